@@ -1,0 +1,59 @@
+"""What did the dialect see in the body? Text and media in prompt order, before anything is measured.
+
+A Draft holds strings of the body, so it lives only for ``Router.read`` (and
+``tokenise``): nothing that is kept refers to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tessera.core.types import Modality
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftText:
+    """A run of text: one message's role and one text part, or the raw ``tools`` bytes."""
+
+    text: str | bytes
+    role: str = ""
+    """Counted and hashed before the text, as llm-d does."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftTokens:
+    """A prompt that the client sent as token ids."""
+
+    token_ids: list[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftMedia:
+    """A media part: a URL (``data:`` or a link), bare base64, or only a uuid."""
+
+    modality: Modality
+    url: str | None = None
+    base64: str | None = None
+    """Bare base64 without a data-URI head (``input_audio.data``)."""
+    format: str | None = None
+    """What the client says the format is; never trusted, only hashed."""
+    uuid: str | None = None
+
+
+DraftPart = DraftText | DraftTokens | DraftMedia
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """Everything that a dialect reads from a body."""
+
+    dialect: str
+    model: str = ""
+    prompts: list[list[DraftPart]] = field(default_factory=list)
+    stream: bool = False
+    max_output_tokens: int | None = None
+    num_choices: int = 1
+    cache_salt: str | None = None
+    session_id: str | None = None
+    mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    guesses: list[str] = field(default_factory=list)

@@ -1,0 +1,150 @@
+"""What is known of endpoints: facts for one decision, and the events by which the fleet changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tessera.core.types import Candidate, Endpoint, FirstTokenSource, PricedRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an endpoint's own metrics page said at its last scrape.
+
+    A field is ``None`` where the page does not say it, or where the page is too
+    old to be believed.
+    """
+
+    producer: ClassVar[str] = "core-metrics-extractor"
+
+    num_waiting: int | None = None
+    num_running: int | None = None
+    kv_usage_fraction: float | None = None
+    """Share of KV blocks in use, 0..1."""
+    block_size: int | None = None
+    """Tokens a KV block holds."""
+    num_blocks: int | None = None
+    """KV blocks of the endpoint."""
+    num_cache_tokens: int | None = None
+    """The engine's own count of KV capacity in tokens."""
+    at: float | None = None
+    """When the scrape that told it began, seconds on the driver's clock."""
+
+
+UNKNOWN_LOAD = Load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightLoad:
+    """What this router has sent to an endpoint and not yet seen the end of."""
+
+    producer: ClassVar[str] = "inflight-load-producer"
+
+    num_requests: int = 0
+    num_uncached_tokens: int = 0
+    """Prompt tokens that no cache is believed to hold, of requests before their first token."""
+    num_items: int = 0
+    media_bytes: int = 0
+    encode_embeds: int = 0
+    """Encoder rows still to be computed, of requests before their first token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixMatch:
+    """How much of this request's prompt an endpoint's KV cache is believed to hold."""
+
+    producer: ClassVar[str] = "approx-prefix-cache-producer"
+
+    num_matched_tokens: int
+    num_total_tokens: int
+    num_matched_text_tokens: int = 0
+    num_matched_media_tokens: int = 0
+    is_exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderMatch:
+    """Which of this request's media items an endpoint's encoder cache is believed to hold."""
+
+    producer: ClassVar[str] = "mm-embeddings-cache-producer"
+
+    identifiers: frozenset[str]
+
+
+def num_uncached_tokens(request: PricedRequest, candidate: Candidate, producer: str = PrefixMatch.producer) -> int:
+    """Prompt tokens that ``candidate`` would have to prefill; all of them where no producer knows."""
+    match = candidate.fact(PrefixMatch, producer)
+    matched = match.num_matched_tokens if match else 0
+    return max(0, request.num_prompt_tokens - matched)
+
+
+def pessimistic(column: Sequence[float | None]) -> list[float]:
+    """The column with every unknown value replaced by the worst known one; zeros where none is known.
+
+    An endpoint that does not answer its scrape must not look idle; a pool where
+    nobody answers must look equal, so that our own counts decide.
+
+    >>> pessimistic([3.0, None, 1.0])
+    [3.0, 3.0, 1.0]
+    >>> pessimistic([None, None])
+    [0.0, 0.0]
+    """
+    worst = max((value for value in column if value is not None), default=0.0)
+    return [worst if value is None else float(value) for value in column]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """An endpoint and its last scrape."""
+
+    endpoint: Endpoint
+    load: Load = UNKNOWN_LOAD
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """The fleet at one instant, immutable."""
+
+    endpoints: tuple[EndpointState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """An endpoint came, or came back with other labels or ports."""
+
+    at: float
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """An endpoint is gone."""
+
+    at: float
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scraped:
+    """An endpoint's metrics page was read."""
+
+    at: float
+    """When the answer had come, seconds on the driver's clock."""
+    endpoint_id: str
+    load: Load
+    num_first_tokens: int | None = None
+    """The engine's running count of first tokens (``time_to_first_token_seconds_count``)."""
+    process_start_at: float | None = None
+    """Unix seconds at which the engine's process started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstToken:
+    """A request's prompt is computed: its first token was seen or inferred."""
+
+    at: float
+    request_id: str
+    source: FirstTokenSource
+
+
+FleetEvent = Joined | Left | Scraped | FirstToken

@@ -1,0 +1,339 @@
+"""What is a plugin? A class whose fields are its YAML parameters, and one decorator.
+
+``@plugin("queue-scorer", reads=(Load,))`` makes the class a keyword-only dataclass,
+refuses a class without docstring and a type name that is taken, and notes what the
+loader must know. Discovery walks the plugin folders and the entry-point group
+``tessera.plugins``; nothing else has to be edited.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from tessera.core.draft import Draft
+from tessera.core.errors import DropReason
+from tessera.core.facts import FleetEvent
+from tessera.core.types import (
+    Candidate,
+    Decision,
+    Endpoint,
+    Finding,
+    InferenceRequest,
+    ModelProfile,
+    Outcome,
+    PricedRequest,
+    Rng,
+    Stage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bounds of a numeric parameter, for ``Annotated[int, Range(ge=1)]``."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """The source's schema with these bounds: pydantic's hook, which needs no import of it."""
+        bounds = {name: value for name in ("ge", "gt", "le") if (value := getattr(self, name)) is not None}
+        schema = handler(source)
+        inner = schema["schema"] if schema["type"] == "nullable" else schema
+        inner.update(bounds)
+        return schema
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TERM = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def seconds(text: str) -> float:
+    """The seconds of a duration as llm-d's YAML writes it.
+
+    Raises:
+        ValueError: not a Go duration without sign.
+
+    >>> seconds("200ms"), seconds("1h30m"), seconds("0")
+    (0.2, 5400.0, 0.0)
+    """
+    terms = _TERM.findall(text)
+    if text == "0":
+        return 0.0
+    if len(text) > 64 or not terms or "".join(number + unit for number, unit in terms) != text:
+        raise ValueError(f"got {text!r}, expected a duration such as 200ms, 5s or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in terms)
+
+
+class GoDuration:
+    """Marks seconds that YAML writes as a duration: ``Annotated[float, GoDuration()]``."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """A string that becomes seconds: pydantic's hook, which needs no import of it."""
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": seconds},
+            "schema": {"type": "str", "strict": True},
+        }
+
+
+ACRONYMS = {"fps": "FPS", "ttft": "TTFT", "mb": "MB", "kv": "KV"}
+"""Words that llm-d's keys write in capitals, where they are not the first."""
+
+
+def camel(name: str) -> str:
+    """The YAML spelling of a parameter.
+
+    >>> camel("max_num_of_endpoints"), camel("sample_fps"), camel("kv_events_config")
+    ('maxNumOfEndpoints', 'sampleFPS', 'kvEventsConfig')
+    """
+    first, *rest = name.split("_")
+    return first + "".join(ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+STRICT: dict[str, Any] = {
+    "extra": "forbid",
+    "strict": True,
+    "alias_generator": camel,
+    "use_attribute_docstrings": True,
+}
+"""How ``config`` decodes parameters: unknown keys refused, no coercion, camelCase names."""
+
+C = TypeVar("C")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def params(cls: type[C]) -> type[C]:
+    """A nested block of parameters: a frozen keyword-only dataclass that decodes strictly."""
+    cls.__pydantic_config__ = STRICT  # type: ignore[attr-defined]
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+FactTypes = tuple[type, ...]
+NamedFacts = tuple[tuple[type, str], ...]
+"""Facts and the names of the producers they come from."""
+
+
+class Plugin:
+    """A part that YAML, a path or a model's config selects by its type name."""
+
+    kind: ClassVar[str]
+    """The word for what it is: ``filter``, ``scorer``, ..."""
+    type: ClassVar[str]
+    """The name in YAML, letter for letter llm-d's where llm-d has it."""
+    reads: ClassVar[FactTypes] = ()
+    """Facts it cannot work without; the loader adds their default producers."""
+    optional_reads: ClassVar[FactTypes] = ()
+    """Facts that it uses where their producer is configured."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    configurable: ClassVar[bool] = True
+    """Whether YAML may declare it."""
+
+    name: str
+    """The instance's name in YAML, the type where YAML gives none."""
+
+    def reads_of(self) -> NamedFacts:
+        """Facts this instance cannot work without, with their producers' names.
+
+        A ``...ProducerName`` parameter redirects a fact: override this then.
+        """
+        return tuple((fact, fact.producer) for fact in self.reads)  # type: ignore[attr-defined]
+
+    def check(self) -> Iterator[tuple[str, str]]:
+        """Problems that only the whole set of parameters shows: (parameter path, message)."""
+        return iter(())
+
+    def observe(self, event: FleetEvent) -> None:
+        """Learn that the fleet changed."""
+
+    def record(self, decision: Decision) -> None:
+        """Learn what was chosen."""
+
+    def settle(self, outcome: Outcome) -> Sequence[Finding]:
+        """Learn what came of it; exactly once a request."""
+        return ()
+
+    def close(self) -> None:
+        """Give back what the plugin holds."""
+
+
+class Filter(Plugin):
+    """Keeps some of the candidates, in their order."""
+
+    kind = "filter"
+    rejection: ClassVar[DropReason] = DropReason.NO_ENDPOINTS
+    """What to tell the client when this filter leaves nobody."""
+
+    def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
+        """An ordered sub-list of ``candidates``."""
+        raise NotImplementedError
+
+
+class Scorer(Plugin):
+    """Rates candidates."""
+
+    kind = "scorer"
+
+    def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
+        """One score in 0..1 for each candidate, same order; higher is better."""
+        raise NotImplementedError
+
+
+class Picker(Plugin):
+    """Takes the winners."""
+
+    kind = "picker"
+
+    def pick(
+        self, request: PricedRequest, candidates: Sequence[Candidate], totals: Sequence[float], rng: Rng
+    ) -> list[int]:
+        """Indices of the winners, best first; at least one where there is a candidate."""
+        raise NotImplementedError
+
+
+class Handler(Plugin):
+    """Says which profiles run, in which order, and whose winner gets the client's request."""
+
+    kind = "handler"
+
+    def next_profile(self, request: PricedRequest, profiles: Sequence[str], done: Mapping[str, Stage]) -> str | None:
+        """The next profile to run, or nothing when the decision is complete."""
+        raise NotImplementedError
+
+    def primary(self, profiles: Sequence[str]) -> str:
+        """The profile whose winner receives the client's request."""
+        raise NotImplementedError
+
+
+class Decider(Plugin):
+    """Says whether an optional stage is worth it."""
+
+    kind = "decider"
+
+    def wants(self, request: PricedRequest, primary: Stage) -> bool:
+        """Whether the stage should run."""
+        raise NotImplementedError
+
+
+class Pricer(Plugin):
+    """Says what a request weighs."""
+
+    kind = "pricer"
+
+    def price(self, request: InferenceRequest) -> PricedRequest:
+        """The request with its items and its text in tokens."""
+        raise NotImplementedError
+
+
+class Producer(Plugin):
+    """Makes one fact of each endpoint for one request, from its own memory."""
+
+    kind = "producer"
+    produces: ClassVar[Any]
+    """The fact's class."""
+
+    def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[Any]:
+        """One fact for each endpoint, same order. A question: it changes nothing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """What one media item costs."""
+
+    num_tokens: int
+    """Prompt positions of the expanded item, the processor's own markers included."""
+    num_embeds: int
+    """Encoder output rows."""
+    num_wrapper_tokens: int = 0
+    """Markers that the chat template puts around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The model's processor would not accept the item."""
+
+    reason: str
+
+
+class Family(Plugin):
+    """How one family of models turns media into tokens; parameters are its processor's settings."""
+
+    kind = "family"
+    configurable = False
+
+    @classmethod
+    def parameters(cls) -> frozenset[str]:
+        """Names of the processor settings that an operator may override."""
+        return frozenset(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+    def image(self, width: int, height: int, *, num_images: int = 1) -> Count | Refused:
+        """What an image of ``width`` x ``height`` pixels costs, beside ``num_images`` - 1 others."""
+        return Refused(f"{self.type} takes no images")
+
+
+class Dialect(Plugin):
+    """One API shape: where the text and the media are in a body."""
+
+    kind = "dialect"
+    configurable = False
+    paths: ClassVar[tuple[str, ...]]
+    """Path suffixes that speak it; the longest that fits wins."""
+
+    def parse(self, body: bytes, profile: ModelProfile) -> Draft:
+        """What the body asks; raises RequestError where no engine could read it."""
+        raise NotImplementedError
+
+
+P = TypeVar("P", bound=Plugin)
+_REGISTRY: dict[tuple[bool, str], type[Plugin]] = {}
+
+
+@dataclass_transform(kw_only_default=True)
+def plugin(
+    type_name: str,
+    *,
+    reads: tuple[type, ...] = (),
+    optional_reads: tuple[type, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Callable[[type[P]], type[P]]:
+    """Make a class a plugin of that type name.
+
+    Raises:
+        TypeError: the class has no docstring, or its type name is taken.
+    """
+
+    def decorate(cls: type[P]) -> type[P]:
+        if not (cls.__doc__ or "").strip():
+            raise TypeError(f"plugin {type_name}: {cls.__qualname__} needs a docstring, it is the user's manual")
+        cls.type = type_name
+        cls.reads = reads
+        cls.optional_reads = optional_reads
+        cls.aliases = aliases
+        cls.name = type_name
+        cls.__pydantic_config__ = STRICT  # type: ignore[attr-defined]
+        made = dataclasses.dataclass(kw_only=True, eq=False)(cls)
+        for word in (type_name, *aliases):
+            taken = _REGISTRY.get((cls.configurable, word))
+            if taken is not None and taken.__qualname__ != cls.__qualname__:
+                raise TypeError(f"plugin type {word!r} of {cls.__module__} is taken by {taken.__module__}")
+            _REGISTRY[cls.configurable, word] = made
+        return made
+
+    return decorate
+
+
+B = TypeVar("B", bound=Plugin)
+
+
+def registered(base: type[B]) -> dict[str, type[B]]:
+    """Every plugin class of that kind by type name, aliases included, sorted by name."""
+    found = {word: cls for (_, word), cls in _REGISTRY.items() if issubclass(cls, base)}
+    return dict(sorted(found.items()))
+
+
+def configurable_types() -> dict[str, type[Plugin]]:
+    """Every plugin class that YAML may declare, by type name, aliases included."""
+    return {word: cls for word, cls in registered(Plugin).items() if cls.configurable}

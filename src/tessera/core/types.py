@@ -1,0 +1,393 @@
+"""The spine: what was asked, what it weighs, what was chosen, what came of it.
+
+Each value is frozen and holds the one before it. No value refers to the bytes of
+a body or the text of a prompt: a text part keeps its length and its digests, a
+media part its identity, size and length.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from tessera.core.errors import DropReason
+
+
+class Modality(StrEnum):
+    """What kind of media an item is."""
+
+    IMAGE = "image"
+    VIDEO = "video"
+    AUDIO = "audio"
+
+
+class Basis(IntEnum):
+    """How well a quantity is known; a larger value is the weaker knowledge."""
+
+    EXACT = 0
+    LEARNED = 1
+    DECLARED = 2
+    DEFAULT = 3
+
+    @property
+    def word(self) -> str:
+        """The name in JSON: ``exact``, ``learned``, ``declared`` or ``default``."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A run of prompt text: its length and the digests that identify it."""
+
+    num_bytes: int
+    """UTF-8 bytes of the run, role included."""
+    digests: bytes = b""
+    """xxh3 64-bit digests of its 64-byte chunks, 8 little-endian bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPart:
+    """A run of prompt token ids that the client sent as numbers."""
+
+    num_tokens: int
+    digests: bytes = b""
+    """One xxh3 64-bit digest for each 16 ids, 8 little-endian bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaItem:
+    """One picture, clip or sound of a request, as far as its bytes' headers tell."""
+
+    modality: Modality
+    format: str | None
+    """``png``, ``jpeg``, ``gif``, ``webp``; nothing where the bytes are unknown or absent."""
+    identifier: str
+    """What the engine will call it: the client's uuid, else a hash of the content, else of the URL."""
+    uuid: str | None = None
+    url_key: str | None = None
+    """A hash of the URL where the item is only a link."""
+    has_content: bool = True
+    """Whether the request carries the bytes."""
+    width: int | None = None
+    """Pixels, as displayed."""
+    height: int | None = None
+    duration_s: float | None = None
+    num_frames: int | None = None
+    num_bytes: int = 0
+    """Length of the decoded content, 0 for a link."""
+    reason: str | None = None
+    """Why the size is not known, where it is not."""
+
+
+Part = TextPart | TokenPart | MediaItem
+Prompt = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What the client asks for beyond an answer."""
+
+    priority: int = 0
+    fairness_id: str | None = None
+    ttft_slo_s: float | None = None
+    tpot_slo_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceRequest:
+    """What was asked."""
+
+    request_id: str
+    """Ours, unique in this process; the client's ``x-request-id`` is only a label."""
+    at: float
+    """Seconds on the driver's clock."""
+    wall_at: float
+    """Unix seconds."""
+    dialect: str
+    """``chat``, ``completions``, ...; ``opaque`` for a request that is routed unread."""
+    model: str = ""
+    prompts: tuple[Prompt, ...] = ()
+    cache_salt: str | None = None
+    lora: str | None = None
+    stream: bool = False
+    max_output_tokens: int | None = None
+    num_choices: int = 1
+    session_id: str | None = None
+    mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    subset: tuple[str, ...] | None = None
+    """``ip:port`` of the endpoints that the gateway allows; nothing where it does not restrict."""
+    objective: Objective = Objective()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers that the router may look at, names in lower case."""
+    body_bytes: int = 0
+    guesses: tuple[str, ...] = ()
+    """What reading fell back to, ``body-reread`` for example."""
+
+    @property
+    def num_engine_requests(self) -> int:
+        """How many requests the engine makes of it: choices x prompts."""
+        return self.num_choices * max(1, len(self.prompts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """What is known of the served model and what a body may hold; immutable, swapped whole."""
+
+    engine_model: str = ""
+    """The engine's ``--model`` string."""
+    max_items: int = 1024
+    """Media items a request may carry (vLLM's own default is 999 for each modality)."""
+    max_structure: int = 500_000
+    """JSON objects and arrays a body may hold."""
+    max_values: int = 4_000_000
+    """Commas a body may hold, which bounds its numbers and keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedItem:
+    """What one media item weighs in the served model."""
+
+    index: int
+    """Position among the request's items, prompt order."""
+    item: MediaItem
+    num_tokens: int
+    """Prompt positions of the expanded item."""
+    num_embeds: int
+    """Encoder output rows: what the encoder computes and its cache stores."""
+    num_wrapper_tokens: int = 0
+    """Markers that the chat template puts around it."""
+    rule_basis: Basis
+    """Is the rule the served model's?"""
+    size_basis: Basis
+    """Is the size known?"""
+    reason: str | None = None
+
+    @property
+    def basis(self) -> Basis:
+        """The weaker of the rule's and the size's basis."""
+        return max(self.rule_basis, self.size_basis)
+
+    @property
+    def identifier(self) -> str:
+        """What the engine will call the item."""
+        return self.item.identifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedRequest:
+    """What the request weighs."""
+
+    request: InferenceRequest
+    items: tuple[PricedItem, ...] = ()
+    num_text_tokens: int = 0
+    num_template_tokens: int = 0
+    """The model's template constant."""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Text, items, wrappers and the template constant, over all prompts."""
+        media = sum(item.num_tokens + item.num_wrapper_tokens for item in self.items)
+        return self.num_text_tokens + self.num_template_tokens + media
+
+    @property
+    def num_embeds(self) -> int:
+        """Encoder rows of all distinct items."""
+        return sum(item.num_embeds for item in self.distinct_items())
+
+    def distinct_items(self) -> tuple[PricedItem, ...]:
+        """Items without repeats of one identifier, prompt order."""
+        return tuple({item.identifier: item for item in reversed(self.items)}.values())[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One server that can be chosen: an address and a port."""
+
+    address: str
+    port: int
+    name: str = ""
+    namespace: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    metrics_port: int | None = None
+    kv_events_port: int | None = None
+    kv_replay_port: int | None = None
+    id: str = field(init=False)
+    """``ip:port``, the name by which gateways and ledgers know it."""
+
+    def __post_init__(self) -> None:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        object.__setattr__(self, "id", f"{host}:{self.port}")
+
+
+FactKey = tuple[type, str]
+"""A fact's type and the name of the producer it comes from."""
+
+
+class Fact(Protocol):
+    """Knowledge of one endpoint for one request; the class names its default producer."""
+
+    producer: ClassVar[str]
+
+
+F = TypeVar("F", bound=Fact)
+
+
+class Candidate:
+    """One endpoint under consideration, with what the producers know of it.
+
+    ``candidate[Load]`` is the default producer's fact; ``candidate.fact(PrefixMatch,
+    name)`` that of a named one. Absent facts are a ``KeyError``: the loader makes
+    sure that a plugin's facts have a producer.
+    """
+
+    __slots__ = ("endpoint", "facts")
+
+    def __init__(self, endpoint: Endpoint, facts: Mapping[FactKey, Any]) -> None:
+        self.endpoint = endpoint
+        self.facts = facts
+
+    def __getitem__(self, kind: type[F]) -> F:
+        return self.facts[kind, kind.producer]  # type: ignore[no-any-return]
+
+    def fact(self, kind: type[F], producer: str) -> F | None:
+        """The fact of that kind from the producer of that name, if it made one."""
+        return self.facts.get((kind, producer))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One profile's run: the whole table and what was taken from it."""
+
+    profile: str
+    candidates: tuple[Candidate, ...]
+    """Every endpoint of the view, in the view's order."""
+    filtered_by: tuple[str | None, ...]
+    """Per candidate: the name of the filter that dropped it, if one did."""
+    scored: tuple[int, ...]
+    """Indices of the candidates that passed every filter; the rows of ``columns``."""
+    columns: Mapping[str, tuple[float, ...]]
+    """Per scorer name: one score in 0..1 for each entry of ``scored``."""
+    totals: tuple[float, ...]
+    """Weighted sums, one for each entry of ``scored``."""
+    winners: tuple[Endpoint, ...]
+    """What the picker took, best first; empty where filters left nobody."""
+    runner_up: Endpoint | None
+    fallbacks: tuple[Endpoint, ...]
+    """By total, behind the winners."""
+
+    @property
+    def winner(self) -> Endpoint | None:
+        """The endpoint the request is charged to."""
+        return self.winners[0] if self.winners else None
+
+    def candidate_of(self, endpoint: Endpoint) -> Candidate:
+        """The candidate of an endpoint of this table."""
+        return next(c for c in self.candidates if c.endpoint is endpoint or c.endpoint.id == endpoint.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why nobody was chosen."""
+
+    reason: DropReason
+    filter: str | None
+    """The filter that left nobody; nothing where the pool was empty before."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was chosen, and why."""
+
+    priced: PricedRequest
+    at: float
+    stages: tuple[Stage, ...]
+    primary: str
+    """The profile whose winner receives the client's request."""
+    plan: Mapping[str, str] = field(default_factory=dict)
+    """Stage name (or media index) -> ``ip:port``."""
+    guesses: tuple[str, ...] = ()
+    """Each fallback and each piece of missing knowledge that this decision stands on."""
+    rejection: Rejection | None = None
+
+    @property
+    def request(self) -> InferenceRequest:
+        """What was asked."""
+        return self.priced.request
+
+    @property
+    def primary_stage(self) -> Stage:
+        """The stage whose winner receives the client's request."""
+        return next(stage for stage in self.stages if stage.profile == self.primary)
+
+    @property
+    def destinations(self) -> tuple[Endpoint, ...]:
+        """Winners, then fallbacks: the list that the proxy tries in order."""
+        stage = self.primary_stage
+        return stage.winners + stage.fallbacks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the engine counted."""
+
+    prompt_tokens: int
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Ending(StrEnum):
+    """How a request ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    """The engine or the connection to it failed."""
+    ABORTED = "aborted"
+    """The client went away after the decision."""
+    CANCELLED = "cancelled"
+    """The stream ended before a decision; nothing was recorded."""
+    REJECTED = "rejected"
+
+
+class FirstTokenSource(StrEnum):
+    """How the instant of the first token was learned, best first."""
+
+    BODY = "body"
+    COUNTER = "counter"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    request_id: str
+    ending: Ending
+    decision: Decision | None = None
+    status: int | None = None
+    endpoint: str | None = None
+    """``ip:port`` that really served, where the proxy says so; else the winner."""
+    usage: Usage | None = None
+    first_token_at: float | None = None
+    """Seconds on the driver's clock."""
+    first_token_source: FirstTokenSource | None = None
+    finished_at: float
+    num_attempts: int | None = None
+    """Upstream attempts of the proxy, where it says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that ``settle`` noticed and an operator should read."""
+
+    message: str
+
+
+class Rng(Protocol):
+    """The randomness that a decision may use, seeded from config seed and request id."""
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+
+    def below(self, bound: int) -> int:
+        """An integer in [0, ``bound``); ``bound`` is at least 1."""
