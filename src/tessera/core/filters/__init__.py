@@ -1,0 +1,1 @@
+"""Which endpoints may serve this request?"""

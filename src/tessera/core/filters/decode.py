@@ -1,0 +1,18 @@
+"""Which endpoints can decode, and so face the client?"""
+
+from typing import ClassVar
+
+from tessera.core.filters.role import RoleFilter
+from tessera.core.plugin import plugin
+
+
+@plugin("decode-filter")
+class DecodeFilter(RoleFilter):
+    """Keep endpoints that can decode.
+
+    Those whose ``llm-d.ai/role`` is decode, prefill-decode, both or
+    encode-prefill-decode, and those without a role.
+    """
+
+    roles: ClassVar = frozenset({"decode", "prefill-decode", "both", "encode-prefill-decode"})
+    accepts_unlabelled: ClassVar = True

@@ -1,0 +1,40 @@
+"""Which endpoints say of themselves that they have room?"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from tessera.core.facts import Load
+from tessera.core.plugin import Filter, GoDuration, Range, plugin
+from tessera.core.types import Candidate, PricedRequest, Rng
+
+
+@plugin("utilization-detector", reads=(Load,))
+class UtilizationDetector(Filter):
+    """Keep endpoints whose queue and KV cache are below their thresholds; keep all where none is.
+
+    load = ``max(waiting / queueDepthThreshold, kv usage / kvCacheUtilThreshold)``,
+    dropped above ``1 + headroom``. An endpoint whose metrics are unknown or older
+    than ``metricsStalenessThreshold`` counts as full.
+    """
+
+    queue_depth_threshold: Annotated[int, Range(ge=1)] = 5
+    """Waiting requests that fill an endpoint."""
+    kv_cache_util_threshold: Annotated[float, Range(gt=0, le=1)] = 0.8
+    """KV cache usage, 0..1, that fills an endpoint."""
+    metrics_staleness_threshold: Annotated[float, GoDuration()] = 0.2
+    """Age from which a metrics page is not believed, 200ms for example."""
+    headroom: Annotated[float, Range(ge=0)] = 0.0
+    """Share above the limit that is still let through."""
+
+    def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
+        """The candidates with room, in their order; all where that would leave none."""
+        at = request.request.at
+        kept = [c for c in candidates if self.load_of(c[Load], at) <= 1.0 + self.headroom]
+        return kept or list(candidates)
+
+    def load_of(self, load: Load, at: float) -> float:
+        """How full an endpoint is at ``at``; 1 is full, infinite where it is not known."""
+        is_old = load.at is None or at - load.at > self.metrics_staleness_threshold
+        if is_old or load.num_waiting is None or load.kv_usage_fraction is None:
+            return float("inf")
+        return max(load.num_waiting / self.queue_depth_threshold, load.kv_usage_fraction / self.kv_cache_util_threshold)

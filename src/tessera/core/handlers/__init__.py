@@ -1,0 +1,1 @@
+"""Which profiles run for a request, and whose winner serves the client?"""

@@ -1,0 +1,1 @@
+"""Who has this already, and who is busy? Producers with memory."""

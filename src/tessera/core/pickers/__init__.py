@@ -1,0 +1,1 @@
+"""Which of the rated endpoints wins?"""

@@ -1,0 +1,117 @@
+"""What does a request ask? The dialect by its path, the body's parts measured, the body let go."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText, DraftTokens
+from tessera.core.errors import RequestError
+from tessera.core.headers import KEPT_HEADERS, MAX_HEADER_CHARS, positive_number
+from tessera.core.media.digests import text_digests, token_digests
+from tessera.core.media.probe import probe
+from tessera.core.plugin import Dialect, registered
+from tessera.core.types import (
+    InferenceRequest,
+    ModelProfile,
+    Objective,
+    Part,
+    TextPart,
+    TokenPart,
+)
+
+OPAQUE = "opaque"
+"""The dialect of a request that is routed unread."""
+
+PATH_HEADERS = (":path", "x-original-path", "x-forwarded-path")
+
+
+@lru_cache(maxsize=1024)
+def dialect_of(path: str) -> Dialect | None:
+    """The dialect that claims the longest suffix of the path, query left out.
+
+    >>> dialect_of("/unknown") is None
+    True
+    """
+    clean = path.split("?", 1)[0].rstrip("/")
+    claims = [(suffix, cls) for cls in registered(Dialect).values() for suffix in cls.paths if clean.endswith(suffix)]
+    return max(claims, key=lambda claim: len(claim[0]))[1]() if claims else None
+
+
+def dialect_for(headers: Mapping[str, str]) -> Dialect | None:
+    """The dialect of a request; nothing for what is routed unread: another method, an unknown path."""
+    if headers.get(":method", "POST").upper() != "POST":
+        return None
+    for name in PATH_HEADERS:
+        if (path := headers.get(name)) and len(path) <= MAX_HEADER_CHARS and (dialect := dialect_of(path)):
+            return dialect
+    return None
+
+
+def read_request(
+    body: bytes,
+    headers: Mapping[str, str],
+    profile: ModelProfile,
+    *,
+    request_id: str,
+    at: float,
+    wall_at: float,
+) -> tuple[InferenceRequest, Draft]:
+    """The request and its Draft; the request holds no byte of the body.
+
+    Raises:
+        RequestError: the body is none that an engine could read, or holds more
+            media items than ``profile`` allows.
+    """
+    dialect = dialect_for(headers)
+    draft = dialect.parse(body, profile) if dialect else Draft(dialect=OPAQUE)
+    num_items = sum(isinstance(part, DraftMedia) for prompt in draft.prompts for part in prompt)
+    if num_items > profile.max_items:
+        raise RequestError(
+            f"the request carries {num_items} media items, at most {profile.max_items} are accepted; split it",
+            status=400,
+            code="too_many_media_items",
+        )
+    request = InferenceRequest(
+        request_id=request_id,
+        at=at,
+        wall_at=wall_at,
+        dialect=draft.dialect,
+        model=draft.model[:MAX_HEADER_CHARS],
+        prompts=tuple(tuple(_measure(part) for part in prompt) for prompt in draft.prompts),
+        cache_salt=draft.cache_salt,
+        stream=draft.stream,
+        max_output_tokens=draft.max_output_tokens,
+        num_choices=draft.num_choices,
+        session_id=draft.session_id,
+        mm_processor_kwargs=draft.mm_processor_kwargs,
+        objective=_objective(headers),
+        headers={name: value[:MAX_HEADER_CHARS] for name in KEPT_HEADERS if (value := headers.get(name)) is not None},
+        body_bytes=len(body),
+        guesses=tuple(draft.guesses),
+    )
+    return request, draft
+
+
+def _measure(part: DraftPart) -> Part:
+    if isinstance(part, DraftText):
+        text = part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass")
+        if part.role:
+            text = part.role.encode("utf-8", "surrogatepass") + text
+        return TextPart(num_bytes=len(text), digests=text_digests(text))
+    if isinstance(part, DraftTokens):
+        return TokenPart(num_tokens=len(part.token_ids), digests=token_digests(part.token_ids))
+    return probe(part)
+
+
+def _objective(headers: Mapping[str, str]) -> Objective:
+    """The SLOs and the fairness id of llm-d's headers, in their new and old spelling."""
+    fairness = headers.get("x-llm-d-inference-fairness-id") or headers.get("x-gateway-inference-fairness-id")
+    return Objective(
+        fairness_id=fairness[:MAX_HEADER_CHARS] if fairness else None,
+        ttft_slo_s=_milliseconds(headers.get("x-llm-d-slo-ttft-ms") or headers.get("x-slo-ttft-ms")),
+        tpot_slo_s=_milliseconds(headers.get("x-llm-d-slo-tpot-ms") or headers.get("x-slo-tpot-ms")),
+    )
+
+
+def _milliseconds(text: str | None) -> float | None:
+    value = positive_number(text, largest=86_400_000.0)
+    return value / 1000 if value is not None else None

@@ -1,0 +1,141 @@
+"""The road of a request: read, tokenise, price, match, schedule, record; later, settle.
+
+This is the one place where the stages are strung together. Live traffic, the
+simulator, ``tessera explain`` and the benchmarks all call these methods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tessera.core.draft import Draft
+from tessera.core.errors import DropReason
+from tessera.core.facts import UNKNOWN_LOAD, EndpointState, FleetEvent, FleetView, Load
+from tessera.core.plugin import Plugin, Pricer, Producer
+from tessera.core.reading import read_request
+from tessera.core.scheduler import Scheduler
+from tessera.core.types import (
+    Candidate,
+    Decision,
+    FactKey,
+    Finding,
+    InferenceRequest,
+    ModelProfile,
+    Outcome,
+    PricedRequest,
+    Rejection,
+    Rng,
+)
+
+STALE_AFTER_S = 2.0
+"""A scrape older than this is not believed; llm-d's ``--metrics-staleness-threshold``."""
+
+
+class TokenMemo(Protocol):
+    """A bounded cache from a text's 128-bit digest to its token ids; holds no text."""
+
+    def get(self, digest: bytes) -> Sequence[int] | None:
+        """The ids of that text, if they are remembered."""
+
+    def put(self, digest: bytes, token_ids: Sequence[int]) -> None:
+        """Remember the ids of that text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Everything that decides, put together by ``config``."""
+
+    pricer: Pricer
+    producers: tuple[Producer, ...]
+    scheduler: Scheduler
+    memories: tuple[Plugin, ...]
+    """Every plugin that is told of decisions, outcomes and the fleet; producers before what reads them."""
+    stale_after_s: float = STALE_AFTER_S
+
+    @staticmethod
+    def read(
+        body: bytes,
+        headers: Mapping[str, str],
+        profile: ModelProfile,
+        *,
+        request_id: str,
+        at: float,
+        wall_at: float,
+    ) -> tuple[InferenceRequest, Draft]:
+        """What the request asks. Pure and thread-safe; raises RequestError for what no engine could read."""
+        return read_request(body, headers, profile, request_id=request_id, at=at, wall_at=wall_at)
+
+    @staticmethod
+    def tokenise(draft: Draft, memo: TokenMemo) -> str:
+        """Why the prompt has no token ids: exact mode needs the model's tokenizer and chat template."""
+        return "no-tokenizer"
+
+    def decide(self, request: InferenceRequest, view: FleetView, at: float, rng: Rng) -> Decision:
+        """Choose, and remember the choice: load is reserved before the next request is looked at."""
+        decision = self.choose(request, view, at, rng)
+        if decision.rejection is None:
+            for memory in self.memories:
+                memory.record(decision)
+        return decision
+
+    def choose(self, request: InferenceRequest, view: FleetView, at: float, rng: Rng) -> Decision:
+        """The Decision for ``request``; nothing is remembered, so asking twice gives the same answer."""
+        priced = self.pricer.price(request)
+        allowed, guesses = self._allowed(request, view, at)
+        candidates = self._match(priced, allowed)
+        primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))
+        guesses += [f"{each.reason}:{each.index}" for each in priced.items if each.reason]
+        stages, rejection = self.scheduler.schedule(priced, candidates, rng)
+        if not candidates:
+            of = f" of the {len(request.subset)} that the gateway allows" if request.subset is not None else ""
+            rejection = Rejection(reason=DropReason.NO_ENDPOINTS, filter=None, message=f"the pool has no endpoint{of}")
+        return Decision(
+            priced=priced,
+            at=at,
+            stages=stages,
+            primary=primary,
+            plan={stage.profile: stage.winner.id for stage in stages if stage.winner},
+            guesses=(*request.guesses, *guesses),
+            rejection=rejection,
+        )
+
+    def observe(self, event: FleetEvent) -> None:
+        """Tell every memory that the fleet changed."""
+        for memory in self.memories:
+            memory.observe(event)
+
+    def settle(self, outcome: Outcome) -> list[Finding]:
+        """Tell every memory what came of a request; exactly once a request."""
+        return [finding for memory in self.memories for finding in memory.settle(outcome)]
+
+    def close(self) -> None:
+        """Close every plugin."""
+        for memory in self.memories:
+            memory.close()
+
+    def _allowed(self, request: InferenceRequest, view: FleetView, at: float) -> tuple[list[EndpointState], list[str]]:
+        """The states that the gateway's subset allows, old scrapes replaced by ignorance."""
+        states = view.endpoints
+        if request.subset is not None:
+            hosts = {entry.rsplit(":", 1)[0] for entry in request.subset}
+            states = tuple(s for s in states if s.endpoint.id in request.subset or s.endpoint.address in hosts)
+        oldest = at - self.stale_after_s
+        fresh = [s if s.load.at is not None and s.load.at >= oldest else replace_load(s, UNKNOWN_LOAD) for s in states]
+        num_stale = sum(s.load is UNKNOWN_LOAD for s in fresh)
+        return fresh, [f"stale-metrics:{num_stale}/{len(fresh)}"] if num_stale else []
+
+    def _match(self, priced: PricedRequest, states: Sequence[EndpointState]) -> list[Candidate]:
+        """A table row for each endpoint: its load and one fact from each producer."""
+        endpoints = [state.endpoint for state in states]
+        load_key: FactKey = (Load, Load.producer)
+        facts = [{load_key: state.load} for state in states]
+        for producer in self.producers:
+            key = (producer.produces, producer.name)
+            for row, fact in zip(facts, producer.match(priced, endpoints), strict=True):
+                row[key] = fact
+        return [Candidate(endpoint, row) for endpoint, row in zip(endpoints, facts, strict=True)]
+
+
+def replace_load(state: EndpointState, load: Load) -> EndpointState:
+    """The same endpoint with other knowledge of its load."""
+    return state if state.load is load else replace(state, load=load)

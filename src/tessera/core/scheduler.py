@@ -1,0 +1,107 @@
+"""Who gets the request? Profiles of filters, weighted scorers and a picker, run over one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tessera.core.plugin import Filter, Handler, Picker, Scorer
+from tessera.core.types import Candidate, Endpoint, PricedRequest, Rejection, Rng, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named pipeline: filters in order, scorers with weights, one picker."""
+
+    name: str
+    filters: tuple[Filter, ...]
+    scorers: tuple[tuple[Scorer, float], ...]
+    picker: Picker
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Runs the profiles that the handler asks for."""
+
+    profiles: Mapping[str, Profile]
+    handler: Handler
+    num_fallbacks: int = 2
+    """Endpoints listed behind the winners."""
+
+    def schedule(
+        self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
+    ) -> tuple[tuple[Stage, ...], Rejection | None]:
+        """Every stage that ran, and why nobody was chosen where nobody was."""
+        names = tuple(self.profiles)
+        done: dict[str, Stage] = {}
+        rejection: Rejection | None = None
+        primary = self.handler.primary(names)
+        while (name := self.handler.next_profile(request, names, done)) is not None:
+            done[name], refused = self._run(self.profiles[name], request, candidates, rng)
+            if refused and name == primary:
+                rejection = refused
+                break
+        return tuple(done.values()), rejection
+
+    def _run(
+        self, profile: Profile, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
+    ) -> tuple[Stage, Rejection | None]:
+        position = {id(candidate): index for index, candidate in enumerate(candidates)}
+        filtered_by: list[str | None] = [None] * len(candidates)
+        left = list(candidates)
+        rejection = None
+        for each in profile.filters:
+            kept = each.keep(request, left, rng)
+            if len(kept) != len(left):
+                stay = {id(candidate) for candidate in kept}
+                for candidate in left:
+                    if id(candidate) not in stay:
+                        filtered_by[position[id(candidate)]] = each.name
+            if left and not kept:
+                message = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
+                rejection = Rejection(reason=each.rejection, filter=each.name, message=message)
+            left = kept
+        columns, totals = _score(profile, request, left)
+        winners, runner_up, fallbacks = self._take(profile.picker, request, left, totals, rng)
+        stage = Stage(
+            profile=profile.name,
+            candidates=tuple(candidates),
+            filtered_by=tuple(filtered_by),
+            scored=tuple(position[id(candidate)] for candidate in left),
+            columns=columns,
+            totals=tuple(totals),
+            winners=winners,
+            runner_up=runner_up,
+            fallbacks=fallbacks,
+        )
+        return stage, rejection
+
+    def _take(
+        self, picker: Picker, request: PricedRequest, left: Sequence[Candidate], totals: Sequence[float], rng: Rng
+    ) -> tuple[tuple[Endpoint, ...], Endpoint | None, tuple[Endpoint, ...]]:
+        if not left:
+            return (), None, ()
+        won = picker.pick(request, left, totals, rng)
+        taken = set(won)
+        rest = [index for index in range(len(left)) if index not in taken]
+        if rest:
+            # Ties are turned by the request's own randomness: one endpoint's traffic
+            # must not all fall on the same neighbour when it fails.
+            turn = rng.below(len(rest))
+            rest = sorted(rest[turn:] + rest[:turn], key=lambda index: -totals[index])
+        endpoints = [left[index].endpoint for index in rest]
+        winners = tuple(left[index].endpoint for index in won)
+        return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
+
+
+def _score(
+    profile: Profile, request: PricedRequest, left: Sequence[Candidate]
+) -> tuple[dict[str, tuple[float, ...]], list[float]]:
+    """One column a scorer, clamped to 0..1, and the weighted sums; NaN counts as 0."""
+    columns: dict[str, tuple[float, ...]] = {}
+    totals = [0.0] * len(left)
+    for scorer, weight in profile.scorers if left else ():
+        column = scorer.score(request, left)
+        assert len(column) == len(left), f"{scorer.name} gave {len(column)} scores for {len(left)} candidates"
+        clamped = tuple([s if 0.0 <= s <= 1.0 else (1.0 if s > 1.0 else 0.0) for s in column])
+        columns[scorer.name] = clamped
+        totals = [total + weight * score for total, score in zip(totals, clamped, strict=True)]
+    return columns, totals
