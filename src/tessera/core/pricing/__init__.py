@@ -1,0 +1,1 @@
+"""What does a request weigh in tokens? One model family a file."""
