@@ -1,0 +1,1 @@
+"""What waits and never decides: sockets, clocks, files, Envoy."""

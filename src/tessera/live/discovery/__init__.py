@@ -1,0 +1,1 @@
+"""Which endpoints are there? One source a file."""

@@ -1,0 +1,178 @@
+"""When is a request over, and what came of it?
+
+A request ends when both the end of its ext_proc stream and its access-log entry
+have come, or some time after the first of the two. It is told every event with
+its time and keeps no clock; ``settle`` is called exactly once for each request.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome, Usage
+
+LOG_WAIT_S = 2.0
+"""How long the second of the two signs is waited for."""
+MAX_EARLY_WAIT_S = 600.0
+"""How long a request is held whose stream ended before its response, at most."""
+FIRST_DURATION_S = 60.0
+"""Expected duration of a request before any has ended."""
+DURATION_GAIN = 0.05
+"""Weight of the newest duration in the learned one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """What the proxy's access log says of one request."""
+
+    request_id: str
+    status: int | None = None
+    endpoint: str | None = None
+    """``ip:port`` that really served."""
+    usage: Usage | None = None
+    first_body_s: float | None = None
+    """Seconds from the request's first byte to the response's first body byte."""
+    num_attempts: int | None = None
+    client_left: bool = False
+    upstream_failed: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    decision: Decision
+    opened_at: float
+    """When the request's first message came."""
+    status: int | None = None
+    first_token_at: float | None = None
+    first_token_source: FirstTokenSource | None = None
+    ended_at: float | None = None
+    entry: LogEntry | None = None
+    due_at: float | None = None
+
+
+class OpenRequests:
+    """Every request between its decision and its outcome.
+
+    Memory: one record for each request in flight; a record whose stream has ended
+    stays at most ``MAX_EARLY_WAIT_S``.
+    """
+
+    def __init__(self, settle: Callable[[Outcome], None]) -> None:
+        self._settle = settle
+        self._open: dict[str, _Open] = {}
+        self._due: dict[str, float] = {}
+        self._ever_logged = False
+        self.duration_s = FIRST_DURATION_S
+        """Learned mean duration of a request."""
+        self.num_ended_early = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def decided(self, decision: Decision, opened_at: float) -> None:
+        """A request was sent to its endpoint."""
+        self._open[decision.request.request_id] = _Open(decision, opened_at)
+
+    def not_decided(self, request_id: str, ending: Ending, at: float, status: int | None = None) -> None:
+        """A request ended without an endpoint: cancelled by the client, or rejected by us."""
+        self._settle(Outcome(request_id=request_id, ending=ending, status=status, finished_at=at))
+
+    def responded(self, request_id: str, status: int) -> None:
+        """The response's status was seen on the stream."""
+        if request := self._open.get(request_id):
+            request.status = status
+
+    def first_token(self, request_id: str, source: FirstTokenSource, at: float) -> None:
+        """The first token was seen or inferred; the best source seen stays."""
+        request = self._open.get(request_id)
+        if request and request.first_token_at is None:
+            request.first_token_at, request.first_token_source = at, source
+
+    def stream_ended(self, request_id: str, at: float, *, is_early: bool, predicted_first_at: float) -> None:
+        """The ext_proc stream is over.
+
+        Args:
+            request_id: ours.
+            at: now.
+            is_early: the stream ended although the response cannot have.
+            predicted_first_at: when the first token was expected.
+        """
+        request = self._open.get(request_id)
+        if request is None:
+            return
+        if is_early and request.entry is None:
+            self.num_ended_early += 1
+            request.ended_at = None
+            wait_until = max(at, predicted_first_at) + self.duration_s
+            self._wait(request_id, request, min(wait_until, at + MAX_EARLY_WAIT_S))
+            return
+        request.ended_at = at
+        if request.entry is not None or not self._ever_logged:
+            self._finish(request_id, at)
+        else:
+            self._wait(request_id, request, at + LOG_WAIT_S)
+
+    def logged(self, entry: LogEntry, at: float) -> None:
+        """The access log told of a request."""
+        self._ever_logged = True
+        request = self._open.get(entry.request_id)
+        if request is None or request.entry is not None:
+            return
+        request.entry = entry
+        if request.ended_at is not None or request.due_at is not None:
+            self._finish(entry.request_id, at)
+        else:
+            self._wait(entry.request_id, request, at + LOG_WAIT_S)
+
+    def settle_due(self, at: float) -> None:
+        """Settle every request whose wait is over."""
+        for request_id in [request_id for request_id, due_at in self._due.items() if due_at <= at]:
+            self._finish(request_id, at)
+
+    def settle_all(self, at: float) -> None:
+        """Settle everything: the process stops."""
+        for request_id in list(self._open):
+            self._finish(request_id, at)
+
+    def _wait(self, request_id: str, request: _Open, due_at: float) -> None:
+        request.due_at = due_at
+        self._due[request_id] = due_at
+
+    def _finish(self, request_id: str, at: float) -> None:
+        request = self._open.pop(request_id)
+        self._due.pop(request_id, None)
+        finished_at = request.ended_at if request.ended_at is not None else at
+        outcome = _outcome(request, finished_at)
+        if outcome.ending is Ending.FINISHED:
+            self.duration_s += DURATION_GAIN * (finished_at - request.opened_at - self.duration_s)
+        self._settle(outcome)
+
+
+def _outcome(request: _Open, finished_at: float) -> Outcome:
+    entry = request.entry
+    decision = request.decision
+    winner = decision.primary_stage.winner
+    first_at, source = request.first_token_at, request.first_token_source
+    # Of an answer that is not streamed, the first body byte comes with the last token.
+    if entry and entry.first_body_s is not None and decision.request.stream and source is not FirstTokenSource.BODY:
+        first_at, source = request.opened_at + entry.first_body_s, FirstTokenSource.BODY
+    status = entry.status if entry and entry.status else request.status
+    return Outcome(
+        request_id=decision.request.request_id,
+        ending=_ending(entry, status),
+        decision=decision,
+        status=status,
+        endpoint=(entry.endpoint if entry else None) or (winner.id if winner else None),
+        usage=entry.usage if entry else None,
+        first_token_at=first_at,
+        first_token_source=source,
+        finished_at=finished_at,
+        num_attempts=entry.num_attempts if entry else None,
+    )
+
+
+def _ending(entry: LogEntry | None, status: int | None) -> Ending:
+    if entry and entry.client_left:
+        return Ending.ABORTED
+    if (entry and entry.upstream_failed) or (status is not None and status >= 500):
+        return Ending.FAILED
+    return Ending.FINISHED

@@ -1,0 +1,232 @@
+"""The live router: what every socket of this process tells and asks.
+
+It reads, decides, keeps the ledgers honest and counts. All methods belong to the
+event loop's thread; only ``Router.read`` of large bodies runs in a pool.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from secrets import token_hex
+
+from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, num_uncached_tokens
+from tessera.core.matching.first_token import FirstTokenTracker
+from tessera.core.matching.inflight_load import InflightLoadProducer
+from tessera.core.rng import SeededRng
+from tessera.core.router import Router
+from tessera.core.types import Decision, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
+from tessera.live.extproc.budget import BodyBudget
+from tessera.live.extproc.handler import Ask
+from tessera.live.fleet import Fleet
+from tessera.live.open_requests import LogEntry, OpenRequests
+from tessera.telemetry.metrics import GaugeFamily, Gauges, Metrics
+from tessera.telemetry.records import DecisionLog
+
+INLINE_BYTES = 256 << 10
+"""Bodies up to this are read on the loop (about 0.1 ms); larger ones in the pool."""
+READ_THREADS = 2
+PREFILL_TOKENS_PER_S = 15_928.0
+"""Rate behind a predicted first token until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
+TICK_S = 0.02
+"""How often waits are looked at."""
+
+_log = logging.getLogger("tessera.requests")
+
+
+class RouterService:
+    """One router on the wall clock."""
+
+    def __init__(
+        self,
+        router: Router,
+        profile: ModelProfile,
+        *,
+        seed: int,
+        budget: BodyBudget,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.router = router
+        self.profile = profile
+        self.budget = budget
+        self.clock = clock
+        self.fleet = Fleet()
+        self.metrics = metrics or Metrics()
+        self.decisions = DecisionLog()
+        self.open = OpenRequests(self._settle)
+        self.first_tokens = FirstTokenTracker()
+        self._seed = seed
+        self._wall_clock = wall_clock
+        self._ids = (f"{prefix}{number:x}" for prefix in (token_hex(4) + "-",) for number in count())
+        self._predicted: dict[str, float] = {}
+        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+        self._warned_early = False
+        self.metrics.add_gauges(Gauges(self._gauges))
+
+    def new_id(self) -> str:
+        """An id that no other request of this process has."""
+        return next(self._ids)
+
+    def observe(self, event: FleetEvent) -> None:
+        """The fleet changed: an endpoint came, left, or was scraped."""
+        self.fleet.apply(event)
+        self.router.observe(event)
+        self.first_tokens.observe(event)
+        self._release_due()
+
+    async def read(self, ask: Ask, request_id: str) -> InferenceRequest:
+        """What a request asks; raises RequestError."""
+        job = partial(
+            Router.read,
+            ask.body,
+            ask.headers,
+            self.profile,
+            request_id=request_id,
+            at=self.clock(),
+            wall_at=self._wall_clock(),
+        )
+        if len(ask.body) <= INLINE_BYTES:
+            request, _ = job()
+        else:
+            request, _ = await asyncio.get_running_loop().run_in_executor(self._pool, job)
+        guesses = (*request.guesses, ask.guess) if ask.guess else request.guesses
+        return replace(request, subset=ask.subset, guesses=guesses)
+
+    def decide(self, request: InferenceRequest, opened_at: float) -> Decision:
+        """Choose the endpoints of a request that arrived at ``opened_at``, and reserve its load."""
+        at = self.clock()
+        rng = SeededRng(self._seed, request.request_id)
+        decision = self.router.decide(request, self.fleet.view(), at, rng)
+        self.decisions.add(decision)
+        self.metrics.decided(decision, self.clock() - at)
+        if decision.rejection is None:
+            self._follow(decision, opened_at, at)
+        return decision
+
+    def responded(self, request_id: str, status: int) -> None:
+        """The status of a response was seen on its stream."""
+        self.open.responded(request_id, status)
+
+    def response_began(self, request_id: str) -> None:
+        """The first bytes of a response's body were seen on its stream."""
+        self._first_token(FirstToken(at=self.clock(), request_id=request_id, source=FirstTokenSource.BODY))
+
+    def stream_ended(self, request_id: str, *, is_early: bool) -> None:
+        """The stream of a decided request is over."""
+        predicted = self._predicted.get(request_id, 0.0)
+        self.open.stream_ended(request_id, self.clock(), is_early=is_early, predicted_first_at=predicted)
+        if is_early:
+            self.metrics.streams_ended_early.inc()
+            if not self._warned_early:
+                self._warned_early = True
+                _log.warning(
+                    "an ext_proc stream ended before its response began: the gateway must send response trailers "
+                    "(processing_mode response_trailer_mode: SEND), or load is released by the access log or by guess"
+                )
+
+    def logged(self, entry: LogEntry) -> None:
+        """The proxy's access log told of a request."""
+        self.open.logged(entry, self.clock())
+
+    async def run_timers(self) -> None:
+        """Release and settle what nobody else will; runs until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._release_due()
+            self.open.settle_due(self.clock())
+
+    def close(self) -> None:
+        """Settle everything and let go."""
+        self.open.settle_all(self.clock())
+        self.router.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, decision: Decision, opened_at: float, at: float) -> None:
+        """Wait for the first token and the end of a request that was just sent."""
+        request = decision.request
+        stage = decision.primary_stage
+        assert stage.winner is not None, "a decision without rejection has a winner"
+        candidate = stage.candidate_of(stage.winner)
+        ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
+        queued = ahead.num_uncached_tokens if ahead else 0
+        tokens = queued + num_uncached_tokens(decision.priced, candidate)
+        predicted_at = at + tokens / PREFILL_TOKENS_PER_S
+        self._predicted[request.request_id] = predicted_at
+        self.open.decided(decision, opened_at)
+        self.first_tokens.sent(request.request_id, stage.winner.id, at, request.num_engine_requests, predicted_at)
+
+    def _release_due(self) -> None:
+        for event in self.first_tokens.due(self.clock()):
+            self._first_token(event)
+
+    def _first_token(self, event: FirstToken) -> None:
+        if event.source is FirstTokenSource.BODY:
+            self.first_tokens.seen(event.request_id, event.at)
+        self.open.first_token(event.request_id, event.source, event.at)
+        self.router.observe(event)
+
+    def _settle(self, outcome: Outcome) -> None:
+        self.first_tokens.ended(outcome.request_id)
+        self._predicted.pop(outcome.request_id, None)
+        for finding in self.router.settle(outcome):
+            _log.warning(finding.message)
+        self.metrics.settled(outcome)
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
+
+    def _gauges(self) -> Iterator[GaugeFamily]:
+        states = self.fleet.view().endpoints
+        now = self.clock()
+        loads = [(state.endpoint.id, state.load) for state in states]
+        yield "llm_d_epp_ready_endpoints", "Endpoints in the pool.", ("name",), [(("pool",), float(len(states)))]
+        ages = [((name,), now - load.at) for name, load in loads if load.at is not None]
+        yield "tessera_metrics_age_seconds", "Age of each endpoint's last scrape.", ("endpoint",), ages
+        waiting = [((name,), float(load.num_waiting)) for name, load in loads if load.num_waiting is not None]
+        yield "tessera_endpoint_waiting_requests", "Waiting, by the engine's page.", ("endpoint",), waiting
+        running = [((name,), float(load.num_running)) for name, load in loads if load.num_running is not None]
+        yield "tessera_endpoint_running_requests", "Running, by the engine's page.", ("endpoint",), running
+        usage = [((name,), load.kv_usage_fraction) for name, load in loads if load.kv_usage_fraction is not None]
+        yield "tessera_endpoint_kv_usage_fraction", "KV cache in use, 0..1.", ("endpoint",), usage
+        sources = [
+            ((state.endpoint.id, str(source)), float(source is self.first_tokens.source_of(state.endpoint.id)))
+            for state in states
+            for source in FirstTokenSource
+        ]
+        yield "tessera_first_token_source", "1 for the source in use.", ("endpoint", "source"), sources
+        ledgers = [m for m in self.router.memories if isinstance(m, InflightLoadProducer)][:1]
+        in_flight = [(state.endpoint.id, each.load_of(state.endpoint.id)) for each in ledgers for state in states]
+        requests = [((name,), float(load.num_requests)) for name, load in in_flight]
+        yield "tessera_inflight_requests", "Requests sent and not ended.", ("endpoint",), requests
+        tokens = [((name,), float(load.num_uncached_tokens)) for name, load in in_flight]
+        yield "tessera_inflight_tokens", "Uncached tokens before their first token.", ("endpoint",), tokens
+        yield "llm_d_epp_request_running", "Requests sent and not ended.", (), [((), float(len(self.open)))]
+        yield "tessera_bodies_held_bytes", "Bytes of bodies being read.", (), [((), float(self.budget.held_bytes))]
+
+
+def _log_fields(outcome: Outcome) -> Iterator[tuple[str, object]]:
+    """One line per request: no body, no prompt, no URL."""
+    yield "request_id", outcome.request_id
+    yield "ending", outcome.ending
+    yield "status", outcome.status
+    if decision := outcome.decision:
+        request = decision.request
+        yield "client_request_id", request.headers.get("x-request-id")
+        yield "dialect", request.dialect
+        yield "model", repr(request.model)
+        yield "num_items", len(decision.priced.items)
+        yield "num_prompt_tokens", decision.priced.num_prompt_tokens
+        yield "endpoint", outcome.endpoint
+        yield "duration_s", round(outcome.finished_at - request.at, 4)
+        if outcome.first_token_at is not None:
+            yield "ttft_s", round(outcome.first_token_at - request.at, 4)
+            yield "ttft_source", outcome.first_token_source
+        if outcome.usage:
+            yield "usage_prompt_tokens", outcome.usage.prompt_tokens
+        if decision.guesses:
+            yield "guesses", ",".join(decision.guesses)

@@ -1,0 +1,78 @@
+"""Carries out what the ext_proc handler says, for one stream: reads, decides, and guards the others from its faults."""
+
+import logging
+
+from tessera.core.errors import Rejected, RequestError, TesseraError
+from tessera.core.types import Decision, Ending
+from tessera.live.extproc import ext_proc_pb2 as pb
+from tessera.live.extproc.handler import Ask, Command, ResponseBegan, ResponseStatus, Send, StreamHandler
+from tessera.live.service import RouterService
+
+RETRY_AFTER_S = 1
+"""What a client that is told to wait is told."""
+
+_log = logging.getLogger("tessera.extproc")
+
+
+class Stream:
+    """One ext_proc stream: messages in, messages out."""
+
+    def __init__(self, service: RouterService) -> None:
+        self._service = service
+        self._handler = StreamHandler(service.budget)
+        self._id = service.new_id()
+        self._opened_at = service.clock()
+        self._decision: Decision | None = None
+        self._refused_with: int | None = None
+
+    async def receive(self, message: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
+        """The answers to one message, in order. Never raises: a fault answers this request alone with 500."""
+        try:
+            return await self._carry_out(self._handler.receive(message, self._service.clock()))
+        except TesseraError as error:
+            return self._refuse(error)
+        except Exception as error:
+            _log.exception("request %s failed in the router", self._id)
+            self._service.metrics.failed("stream")
+            return self._refuse(error)
+
+    def closed(self) -> None:
+        """The stream is over, however it ended."""
+        self._handler.drop()
+        service = self._service
+        now = service.clock()
+        if self._decision is not None and self._decision.rejection is None:
+            service.stream_ended(self._id, is_early=self._handler.ended_early(now))
+        elif self._refused_with is not None:
+            service.open.not_decided(self._id, Ending.REJECTED, now, self._refused_with)
+        else:
+            service.open.not_decided(self._id, Ending.CANCELLED, now)
+
+    async def _carry_out(self, commands: list[Command]) -> list[pb.ProcessingResponse]:
+        answers: list[pb.ProcessingResponse] = []
+        for command in commands:
+            match command:
+                case Send(message):
+                    answers.append(message)
+                case Ask():
+                    answers += await self._carry_out(await self._answer(command))
+                case ResponseStatus(status):
+                    self._service.responded(self._id, status)
+                case ResponseBegan():
+                    self._service.response_began(self._id)
+        return answers
+
+    async def _answer(self, ask: Ask) -> list[Command]:
+        request = await self._service.read(ask, self._id)
+        decision = self._decision = self._service.decide(request, self._opened_at)
+        if rejection := decision.rejection:
+            retry_after_s = RETRY_AFTER_S if rejection.reason.status == 429 else None
+            raise Rejected(rejection.reason, rejection.message, retry_after_s=retry_after_s)
+        destinations = tuple(endpoint.id for endpoint in decision.destinations)
+        return self._handler.decided(destinations, self._id, {}, self._service.clock())
+
+    def _refuse(self, error: Exception) -> list[pb.ProcessingResponse]:
+        self._refused_with = error.status if isinstance(error, RequestError | Rejected) else 500
+        if isinstance(error, RequestError):
+            self._service.metrics.refused(error.code)
+        return [command.message for command in self._handler.refused(error) if isinstance(command, Send)]

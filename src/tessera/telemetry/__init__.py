@@ -1,0 +1,1 @@
+"""What an operator sees: metrics, logs and records, read from Decisions and Outcomes."""
