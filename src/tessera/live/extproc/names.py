@@ -1,0 +1,25 @@
+"""Which names do Envoy's configuration, our ext_proc answers and the reader of the access log share?"""
+
+from typing import Final
+
+DESTINATION: Final = "x-gateway-destination-endpoint"
+"""Header and metadata key of the ordered endpoint list, ``ip:port,ip:port``."""
+DESTINATION_SERVED: Final = "x-gateway-destination-endpoint-served"
+"""Metadata key under which Envoy tells the endpoint that it really used."""
+LB_NAMESPACE: Final = "envoy.lb"
+"""Dynamic-metadata namespace of both endpoint keys."""
+OWN_NAMESPACE: Final = "tessera"
+"""Dynamic-metadata namespace of ours: what an ext_proc answer puts there comes back in the access-log entry."""
+REQUEST_ID_KEY: Final = "id"
+"""Key in ``OWN_NAMESPACE`` of our internal request id."""
+USAGE_NAMESPACE: Final = "tessera.usage"
+"""Dynamic-metadata namespace of ``prompt_tokens``, ``completion_tokens`` and ``cached_tokens`` of the answer."""
+FIRST_BODY_TAG: Final = "first_body_us"
+"""Access-log tag: microseconds from the request's first byte to the answer's first body byte; absent without one."""
+LOG_NAME: Final = "tessera"
+"""Name of our log in the first message of an access-log stream."""
+
+EXT_PROC_METHOD: Final = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+"""gRPC path of the one ext_proc method, a stream in both directions."""
+ACCESS_LOG_METHOD: Final = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
+"""gRPC path of the one access-log method, a stream from Envoy."""
