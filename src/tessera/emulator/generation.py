@@ -1,0 +1,169 @@
+"""How is a chat or text completion served, from its body to its last event?"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+
+from aiohttp import web
+
+from tessera.emulator import refusals
+from tessera.emulator.answers import Answer, ChatAnswer, CompletionAnswer, Words
+from tessera.emulator.driver import Driver, NewToken, Ticket
+from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch
+from tessera.emulator.reading import Asked, Reader
+from tessera.emulator.refusals import Refusal
+from tessera.emulator.request_log import RequestLog, RequestRecord
+from tessera.emulator.service import Work
+from tessera.emulator.settings import EmulatorSettings
+
+CLIENT_WENT_AWAY = 499
+MAX_REQUEST_ID_CHARS = 128
+
+
+class Generation:
+    """The two generation routes of one server."""
+
+    def __init__(
+        self, settings: EmulatorSettings, reader: Reader, driver: Driver, faults: FaultSwitch, log: RequestLog
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._driver = driver
+        self._faults = faults
+        self._log = log
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """``POST /v1/chat/completions``."""
+        return await self._serve(request, is_chat=True)
+
+    async def completions(self, request: web.Request) -> web.StreamResponse:
+        """``POST /v1/completions``."""
+        return await self._serve(request, is_chat=False)
+
+    async def _serve(self, request: web.Request, *, is_chat: bool) -> web.StreamResponse:
+        """Answer, and see to it that the record says how it ended."""
+        record = self._log.open(request.path, request.headers)
+        try:
+            return await self._answer(request, record, is_chat)
+        except _Cut:
+            record.ended("cut", record.status)
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        except Refusal as refusal:
+            record.ended("refused", refusal.status)
+            raise
+        except web.HTTPException as error:
+            record.ended("refused", error.status)
+            raise
+        except (asyncio.CancelledError, ConnectionResetError):
+            record.ended("aborted", CLIENT_WENT_AWAY)
+            raise
+        except Exception:
+            record.ended("failed", 500)
+            raise
+
+    async def _answer(self, request: web.Request, record: RequestRecord, is_chat: bool) -> web.StreamResponse:
+        body = await request.read()
+        record.read(body)
+        fault = self._faults.take()
+        if fault.mode is FaultMode.UNAVAILABLE:
+            raise Refusal("The server was told to be unavailable.", status=503)
+        if request.content_type != "application/json":
+            raise refusals.wrong_media_type()
+        asked = self._reader.read(body, is_chat=is_chat)
+        record.understood(asked)
+        if _num_tokens_before(fault) == 0:
+            await self._strike(fault)
+            fault = NO_FAULT
+        answer = self._new_answer(asked, record, request.headers, is_chat)
+        ticket = self._driver.submit(_works(asked))
+        try:
+            if asked.stream:
+                return await self._stream(request, record, answer, self._tokens(ticket, fault))
+            return await self._whole(record, answer, self._tokens(ticket, fault))
+        finally:
+            self._driver.abort(ticket)
+
+    def _new_answer(self, asked: Asked, record: RequestRecord, headers: Mapping[str, str], is_chat: bool) -> Answer:
+        client_id = headers.get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid.uuid4().hex[:16]
+        num_choices = len(asked.prompts) * asked.num_choices
+        return (ChatAnswer if is_chat else CompletionAnswer)(
+            asked=asked,
+            id=f"{'chatcmpl' if is_chat else 'cmpl'}-{client_id}",
+            model=self._settings.model,
+            created=int(time.time()),
+            words=tuple(Words(f"{record.sha256}:{choice}") for choice in range(num_choices)),
+        )
+
+    async def _stream(
+        self, request: web.Request, record: RequestRecord, answer: Answer, batches: AsyncIterator[list[NewToken]]
+    ) -> web.StreamResponse:
+        """Headers at once, as vLLM does; then an event for each token as it comes."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        record.status = response.status
+        num_left = answer.num_tokens
+        pending = answer.head()
+        async for tokens in batches:
+            record.sent(len(tokens))
+            num_left -= len(tokens)
+            events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
+            await response.write(pending + b"".join(events))
+            pending = b""
+        await response.write(answer.tail())
+        await response.write_eof()
+        record.ended("finished", response.status)
+        return response
+
+    async def _whole(
+        self, record: RequestRecord, answer: Answer, batches: AsyncIterator[list[NewToken]]
+    ) -> web.StreamResponse:
+        """One JSON body when every choice is complete."""
+        async for tokens in batches:
+            record.sent(len(tokens))
+        response = web.Response(body=answer.whole(), content_type="application/json")
+        record.ended("finished", response.status)
+        return response
+
+    async def _tokens(self, ticket: Ticket, fault: Fault) -> AsyncIterator[list[NewToken]]:
+        """The tokens as they come, until the last one or a cut; a hang holds them back."""
+        num_before_fault = _num_tokens_before(fault)
+        while not ticket.is_done:
+            if num_before_fault == 0:
+                await self._strike(fault)
+                num_before_fault = None
+            tokens = await ticket.next_tokens(num_before_fault)
+            if num_before_fault is not None:
+                num_before_fault -= len(tokens)
+            yield tokens
+
+    async def _strike(self, fault: Fault) -> None:
+        """Hang until the fault is lifted, or cut."""
+        if fault.mode is FaultMode.CUT:
+            raise _Cut
+        await self._faults.lifted()
+
+
+class _Cut(Exception):
+    """The connection shall end without an end to the answer."""
+
+
+def _works(asked: Asked) -> list[Work]:
+    """One work for each choice of each prompt; the pictures of a prompt are encoded once."""
+    return [
+        Work(
+            num_prompt_tokens=prompt.num_tokens,
+            num_embeds=prompt.num_embeds if choice == 0 else 0,
+            num_output_tokens=asked.num_output_tokens,
+            finish_reason=asked.finish_reason,
+        )
+        for prompt in asked.prompts
+        for choice in range(asked.num_choices)
+    ]
+
+
+def _num_tokens_before(fault: Fault) -> int | None:
+    """How many tokens leave before the fault strikes; nothing where it strikes no answer."""
+    return fault.after_tokens if fault.mode in (FaultMode.HANG, FaultMode.CUT) else None

@@ -1,0 +1,126 @@
+"""What is each picture of a prompt to the engine: its name, its size, its tokens, or why is it refused?"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pybase64
+
+from tessera.core.draft import DraftMedia
+from tessera.core.media.probe import probe
+from tessera.core.media.window import is_data_uri
+from tessera.core.plugin import Refused
+from tessera.core.types import Modality
+from tessera.emulator import refusals
+from tessera.emulator.refusals import Refusal
+from tessera.emulator.settings import EmulatorSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptItem:
+    """A picture as the engine sees it."""
+
+    identifier: str
+    width: int
+    height: int
+    num_tokens: int
+    num_embeds: int
+    num_wrapper_tokens: int
+
+
+@dataclass(slots=True)
+class ProcessorCache:
+    """Sizes of pictures seen before, by identifier: vLLM's processor cache without the pixels; 8,192 entries."""
+
+    max_entries: int = 8192
+    num_queries: int = 0
+    num_hits: int = 0
+    _sizes: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
+
+    def look_up(self, identifier: str) -> tuple[int, int] | None:
+        """Width and height of a picture seen before; counts as a query."""
+        self.num_queries += 1
+        size = self._sizes.get(identifier)
+        if size is not None:
+            self.num_hits += 1
+            self._sizes.move_to_end(identifier)
+        return size
+
+    def put(self, identifier: str, size: tuple[int, int]) -> None:
+        """Remember a picture, forget the one unused for longest."""
+        self._sizes[identifier] = size
+        self._sizes.move_to_end(identifier)
+        if len(self._sizes) > self.max_entries:
+            self._sizes.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Looks at the media of prompts for one served model."""
+
+    settings: EmulatorSettings
+    cache: ProcessorCache
+
+    def items(self, media: Sequence[DraftMedia]) -> tuple[PromptItem, ...]:
+        """One item for each part of a prompt, same order.
+
+        Raises:
+            Refusal: vLLM would refuse one of them, or their number.
+        """
+        self._check_number(media)
+        return tuple(self._item(part, index, len(media)) for index, part in enumerate(media))
+
+    def _check_number(self, media: Sequence[DraftMedia]) -> None:
+        limits = {Modality.IMAGE: self.settings.max_images, Modality.VIDEO: 0, Modality.AUDIO: 0}
+        for modality, at_most in limits.items():
+            if sum(part.modality is modality for part in media) > at_most:
+                raise refusals.too_many(modality.value, at_most)
+
+    def _item(self, part: DraftMedia, index: int, num_images: int) -> PromptItem:
+        identifier, (width, height) = self._size(part, index)
+        count = self.settings.family.image(width, height, num_images=num_images)
+        if isinstance(count, Refused):
+            raise Refusal(f"Failed to apply the model's processor: {count.reason}")
+        return PromptItem(
+            identifier=identifier,
+            width=width,
+            height=height,
+            num_tokens=count.num_tokens,
+            num_embeds=count.num_embeds,
+            num_wrapper_tokens=count.num_wrapper_tokens,
+        )
+
+    def _size(self, part: DraftMedia, index: int) -> tuple[str, tuple[int, int]]:
+        """The picture's identifier, width and height: from its bytes, or from memory where only a uuid came."""
+        item = probe(part)
+        seen = self.cache.look_up(item.identifier)
+        if part.url is None:
+            if part.uuid is None or seen is None:
+                raise Refusal(f"Cache miss for {part.modality.value} at index {index} but data is not provided.")
+            return item.identifier, seen
+        _check_url(part.url)
+        if not is_data_uri(part.url):
+            size = self.settings.linked_image_size
+        elif item.width is None or item.height is None:
+            unknown = "cannot identify image file <_io.BytesIO object>"
+            raise Refusal(f"Failed to load image: {'image file is truncated' if item.format else unknown}")
+        else:
+            size = (item.width, item.height)
+        self.cache.put(item.identifier, size)
+        return item.identifier, size
+
+
+def _check_url(url: str) -> None:
+    """Refuse what vLLM's loader refuses before it looks at the picture."""
+    if is_data_uri(url):
+        head, _, payload = url.partition(",")
+        if not head.endswith(";base64"):
+            raise Refusal("The data URL does not say ;base64, and no other kind is read.")
+        try:
+            pybase64.b64decode(payload, validate=True)
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+    elif url.startswith("file:"):
+        raise Refusal("Cannot load local files without `--allowed-local-media-path`.", status=500)
+    elif not url.startswith(("http://", "https://")):
+        raise Refusal("The URL must be either a HTTP, data or file URL.")

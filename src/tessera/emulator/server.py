@@ -1,0 +1,266 @@
+"""Where does the emulated server listen, and which routes does it have?"""
+
+import asyncio
+import json
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+from aiohttp import web
+
+from tessera.emulator.driver import Driver
+from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch, read_fault
+from tessera.emulator.generation import Generation
+from tessera.emulator.metrics import CONTENT_TYPE, Metrics
+from tessera.emulator.reading import Reader
+from tessera.emulator.refusals import Refusal
+from tessera.emulator.request_log import RequestLog, RequestRecord
+from tessera.emulator.service import Service
+from tessera.emulator.settings import EmulatorSettings
+
+VERSION = "0.32.0"
+"""The vLLM whose answers are emulated."""
+MAX_BODY_BYTES = 256 << 20
+SHUTDOWN_S = 0.5
+"""What running answers get when the server stops."""
+BACKLOG = 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Emulator:
+    """One emulated server in this process.
+
+    ``async with Emulator(settings) as emulator`` starts it and stops it; ``emulator.url``
+    is where it listens. Tests may read ``log``, ``service`` and ``metrics`` directly
+    and turn faults on with :meth:`inject`, which works while the port refuses.
+    """
+
+    def __init__(self, settings: EmulatorSettings) -> None:
+        self.settings = settings
+        self.log = RequestLog()
+        self.service = Service(settings.service_time, settings.num_gpu_blocks, settings.block_size)
+        self._reader = Reader(settings)
+        self.metrics = Metrics(settings, self.service, self._reader.cache)
+        self.faults = FaultSwitch()
+        self._socket: socket.socket | None = None
+        self._driver: Driver | None = None
+        self._runner: web.AppRunner | None = None
+        self._site: web.SockSite | None = None
+        self._lifting: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, once started."""
+        assert self._socket is not None, "the emulator is not started"
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """``http://host:port``."""
+        return f"http://{self.settings.host}:{self.port}"
+
+    @property
+    def records(self) -> list[RequestRecord]:
+        """The generation requests that came, oldest first."""
+        return list(self.log.records)
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        self._socket = _bind(self.settings.host, self.settings.port)
+        self._driver = Driver(self.service, self.metrics)
+        self.metrics.process_started(time.time())
+        generation = Generation(self.settings, self._reader, self._driver, self.faults, self.log)
+        self._runner = web.AppRunner(
+            self._application(generation),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=SHUTDOWN_S,
+        )
+        await self._runner.setup()
+        await self._listen()
+        return self.port
+
+    async def stop(self) -> None:
+        """Stop listening, end what runs, free the port."""
+        if self._lifting:
+            self._lifting.cancel()
+        if self._runner:
+            await self._runner.cleanup()
+        if self._driver:
+            self._driver.close()
+        if self._socket:
+            self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def inject(self, fault: Fault) -> None:
+        """Turn a fault on in place of the one before; ``NO_FAULT`` mends everything."""
+        if self._lifting and self._lifting is not asyncio.current_task():
+            self._lifting.cancel()
+        self._lifting = None
+        self.faults.turn(fault)
+        if fault.mode is FaultMode.REFUSE:
+            await self._refuse()
+        else:
+            await self._listen()
+        if fault.seconds is not None:
+            self._lifting = asyncio.create_task(self._lift_after(fault.seconds))
+
+    async def _lift_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.inject(NO_FAULT)
+
+    async def _listen(self) -> None:
+        if self._site is None:
+            assert self._runner is not None
+            assert self._socket is not None
+            self._site = web.SockSite(self._runner, self._socket.dup(), backlog=BACKLOG)
+            await self._site.start()
+
+    async def _refuse(self) -> None:
+        """Refuse connections but keep the port, so that nobody else can get it in the meantime."""
+        if self._site is None:
+            return
+        assert self._runner is not None
+        assert self._runner.server is not None
+        assert self._socket is not None
+        await self._site.stop()
+        self._site = None
+        # The site closed its duplicate; on Linux a shutdown ends the listening of what is left and keeps it bound.
+        self._socket.shutdown(socket.SHUT_RD)
+        self._runner.server.pre_shutdown()
+
+    def _application(self, generation: Generation) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_as_vllm_refuses])
+        app.add_routes(
+            [
+                web.post("/v1/chat/completions", generation.chat),
+                web.post("/v1/completions", generation.completions),
+                web.get("/v1/models", self._models),
+                web.get("/health", self._health),
+                web.get("/version", self._version),
+                web.get("/metrics", self._metrics_page),
+                web.get("/emulator/requests", self._requests),
+                web.delete("/emulator/requests", self._forget_requests),
+                web.get("/emulator/faults", self._show_fault),
+                web.post("/emulator/faults", self._turn_fault),
+                web.delete("/emulator/faults", self._mend),
+            ]
+        )
+        return app
+
+    async def _models(self, _: web.Request) -> web.Response:
+        settings = self.settings
+        now = int(time.time())
+        denied = ("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking")
+        allowed = ("allow_sampling", "allow_logprobs", "allow_view")
+        permission = {
+            "id": f"modelperm-{uuid.uuid4().hex[:16]}",
+            "object": "model_permission",
+            "created": now,
+            **dict.fromkeys(denied, False),
+            **dict.fromkeys(allowed, True),
+            "organization": "*",
+            "group": None,
+        }
+        model = {
+            "id": settings.model,
+            "object": "model",
+            "created": now,
+            "owned_by": "vllm",
+            "root": settings.root or settings.model,
+            "parent": None,
+            "max_model_len": settings.max_model_len,
+            "permission": [permission],
+        }
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": VERSION})
+
+    async def _metrics_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _requests(self, _: web.Request) -> web.Response:
+        return web.json_response(self.log.as_json())
+
+    async def _forget_requests(self, _: web.Request) -> web.Response:
+        self.log.records.clear()
+        return web.json_response(self.log.as_json())
+
+    async def _show_fault(self, _: web.Request) -> web.Response:
+        return web.json_response(self.faults.as_json())
+
+    async def _turn_fault(self, request: web.Request) -> web.Response:
+        try:
+            asked: Any = json.loads(await request.read())
+        except (ValueError, RecursionError) as error:
+            raise Refusal(f"not JSON: {error}") from None
+        await self.inject(read_fault(asked))
+        response = web.json_response(self.faults.as_json())
+        if self._site is None:
+            response.force_close()
+        return response
+
+    async def _mend(self, _: web.Request) -> web.Response:
+        await self.inject(NO_FAULT)
+        return web.json_response(self.faults.as_json())
+
+
+@web.middleware
+async def _as_vllm_refuses(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refusals as OpenAI's error body, the web server's own as FastAPI's."""
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return web.Response(status=refusal.status, body=refusal.body(), content_type="application/json")
+    except web.HTTPRequestEntityTooLarge as error:
+        too_large = Refusal(f"The body is larger than {MAX_BODY_BYTES} bytes.", status=error.status)
+        return web.Response(status=error.status, body=too_large.body(), content_type="application/json")
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+        return web.json_response({"detail": error.reason}, status=error.status)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A bound socket that does not listen yet; 0 lets the system choose the port."""
+    if port == 0:
+        # Linux keeps a port over the end of listening only if it was asked for by number.
+        with _bound(host, 0) as chosen:
+            return _bound(host, chosen.getsockname()[1])
+    return _bound(host, port)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+async def run(settings: EmulatorSettings, *, say: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``say`` gets one JSON line, ``{"ready": true, "ports": {"http": PORT}}``."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with Emulator(settings) as emulator:
+        say(json.dumps({"ready": True, "ports": {"http": emulator.port}}))
+        await stopping.wait()
