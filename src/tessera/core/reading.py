@@ -47,7 +47,7 @@ def dialect_for(headers: Mapping[str, str]) -> Dialect | None:
 
 
 def read_request(
-    body: bytes,
+    body: bytes | None,
     headers: Mapping[str, str],
     profile: ModelProfile,
     *,
@@ -57,12 +57,14 @@ def read_request(
 ) -> tuple[InferenceRequest, Draft]:
     """The request and its Draft; the request holds no byte of the body.
 
+    ``body`` is nothing where the gateway keeps it: the request is routed unread then.
+
     Raises:
         RequestError: the body is none that an engine could read, or holds more
             media items than ``profile`` allows.
     """
     dialect = dialect_for(headers)
-    draft = dialect.parse(body, profile) if dialect else Draft(dialect=OPAQUE)
+    draft = dialect.parse(body, profile) if dialect and body is not None else Draft(dialect=OPAQUE)
     num_items = sum(isinstance(part, DraftMedia) for prompt in draft.prompts for part in prompt)
     if num_items > profile.max_items:
         raise RequestError(
@@ -75,7 +77,7 @@ def read_request(
         at=at,
         wall_at=wall_at,
         dialect=draft.dialect,
-        model=draft.model[:MAX_HEADER_CHARS],
+        model=draft.model,
         prompts=tuple(tuple(_measure(part) for part in prompt) for prompt in draft.prompts),
         cache_salt=draft.cache_salt,
         stream=draft.stream,
@@ -85,7 +87,7 @@ def read_request(
         mm_processor_kwargs=draft.mm_processor_kwargs,
         objective=_objective(headers),
         headers={name: value[:MAX_HEADER_CHARS] for name in KEPT_HEADERS if (value := headers.get(name)) is not None},
-        body_bytes=len(body),
+        body_bytes=len(body or b""),
         guesses=tuple(draft.guesses),
     )
     return request, draft

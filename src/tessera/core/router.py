@@ -54,7 +54,7 @@ class Router:
 
     @staticmethod
     def read(
-        body: bytes,
+        body: bytes | None,
         headers: Mapping[str, str],
         profile: ModelProfile,
         *,
@@ -62,7 +62,10 @@ class Router:
         at: float,
         wall_at: float,
     ) -> tuple[InferenceRequest, Draft]:
-        """What the request asks. Pure and thread-safe; raises RequestError for what no engine could read."""
+        """What the request asks. Pure and thread-safe; raises RequestError for what no engine could read.
+
+        ``body`` is nothing where the gateway keeps it: the request is routed unread then.
+        """
         return read_request(body, headers, profile, request_id=request_id, at=at, wall_at=wall_at)
 
     @staticmethod
@@ -117,7 +120,7 @@ class Router:
         """The states that the gateway's subset allows, old scrapes replaced by ignorance."""
         states = view.endpoints
         if request.subset is not None:
-            hosts = {entry.rsplit(":", 1)[0] for entry in request.subset}
+            hosts = {entry.rsplit(":", 1)[0].strip("[]") for entry in request.subset}
             states = tuple(s for s in states if s.endpoint.id in request.subset or s.endpoint.address in hosts)
         oldest = at - self.stale_after_s
         fresh = [s if s.load.at is not None and s.load.at >= oldest else replace_load(s, UNKNOWN_LOAD) for s in states]

@@ -80,16 +80,27 @@ class Scheduler:
         if not left:
             return (), None, ()
         won = picker.pick(request, left, totals, rng)
-        taken = set(won)
-        rest = [index for index in range(len(left)) if index not in taken]
-        if rest:
-            # Ties are turned by the request's own randomness: one endpoint's traffic
-            # must not all fall on the same neighbour when it fails.
-            turn = rng.below(len(rest))
-            rest = sorted(rest[turn:] + rest[:turn], key=lambda index: -totals[index])
-        endpoints = [left[index].endpoint for index in rest]
         winners = tuple(left[index].endpoint for index in won)
+        rest = [index for index in range(len(left)) if index not in won]
+        behind = _best(rest, totals, max(1, self.num_fallbacks), rng)
+        endpoints = [left[index].endpoint for index in behind]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
+
+
+def _best(indices: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:
+    """At most ``limit`` of ``indices``, best total first.
+
+    Equal totals are drawn by lot: one endpoint's traffic must not all fall on the
+    same neighbour when it fails.
+    """
+    rest = list(indices)
+    best: list[int] = []
+    while rest and len(best) < limit:
+        top = max(totals[index] for index in rest)
+        tied = [index for index in rest if totals[index] == top]
+        best.append(tied[rng.below(len(tied))])
+        rest.remove(best[-1])
+    return best
 
 
 def _score(

@@ -183,16 +183,15 @@ class PricedRequest:
     num_template_tokens: int = 0
     """The model's template constant."""
 
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Text, items, wrappers and the template constant, over all prompts."""
-        media = sum(item.num_tokens + item.num_wrapper_tokens for item in self.items)
-        return self.num_text_tokens + self.num_template_tokens + media
+    num_prompt_tokens: int = field(init=False)
+    """Text, items, wrappers and the template constant, over all prompts."""
+    num_embeds: int = field(init=False)
+    """Encoder rows of all distinct items."""
 
-    @property
-    def num_embeds(self) -> int:
-        """Encoder rows of all distinct items."""
-        return sum(item.num_embeds for item in self.distinct_items())
+    def __post_init__(self) -> None:
+        media = sum(item.num_tokens + item.num_wrapper_tokens for item in self.items)
+        object.__setattr__(self, "num_prompt_tokens", self.num_text_tokens + self.num_template_tokens + media)
+        object.__setattr__(self, "num_embeds", sum(item.num_embeds for item in self.distinct_items()))
 
     def distinct_items(self) -> tuple[PricedItem, ...]:
         """Items without repeats of one identifier, prompt order."""

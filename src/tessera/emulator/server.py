@@ -26,6 +26,8 @@ VERSION = "0.32.0"
 MAX_BODY_BYTES = 256 << 20
 SHUTDOWN_S = 0.5
 """What running answers get when the server stops."""
+MAX_ANSWER_S = 600.0
+"""How long an answer may go on whose server refuses new connections."""
 BACKLOG = 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -51,6 +53,7 @@ class Emulator:
         self._runner: web.AppRunner | None = None
         self._site: web.SockSite | None = None
         self._lifting: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[list[None]] | None = None
 
     @property
     def port(self) -> int:
@@ -89,6 +92,8 @@ class Emulator:
         """Stop listening, end what runs, free the port."""
         if self._lifting:
             self._lifting.cancel()
+        if self._closing:
+            self._closing.cancel()
         if self._runner:
             await self._runner.cleanup()
         if self._driver:
@@ -138,7 +143,10 @@ class Emulator:
         self._site = None
         # The site closed its duplicate; on Linux a shutdown ends the listening of what is left and keeps it bound.
         self._socket.shutdown(socket.SHUT_RD)
+        # An idle connection is closed at once, a busy one with its answer; whoever pools them must not be left waiting.
         self._runner.server.pre_shutdown()
+        connections = self._runner.server.connections
+        self._closing = asyncio.gather(*(each.shutdown(MAX_ANSWER_S) for each in connections))
 
     def _application(self, generation: Generation) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_as_vllm_refuses])

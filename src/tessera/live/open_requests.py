@@ -46,7 +46,12 @@ class _Open:
     first_token_source: FirstTokenSource | None = None
     ended_at: float | None = None
     entry: LogEntry | None = None
+    logged_at: float | None = None
     due_at: float | None = None
+
+
+_RANK = {source: rank for rank, source in enumerate(FirstTokenSource)}
+"""Place among the sources, best first."""
 
 
 class OpenRequests:
@@ -56,11 +61,12 @@ class OpenRequests:
     stays at most ``MAX_EARLY_WAIT_S``.
     """
 
-    def __init__(self, settle: Callable[[Outcome], None]) -> None:
+    def __init__(self, settle: Callable[[Outcome], None], *, expects_log: bool = False) -> None:
+        """``expects_log`` says that the proxy's access log will tell of every request, the first included."""
         self._settle = settle
         self._open: dict[str, _Open] = {}
         self._due: dict[str, float] = {}
-        self._ever_logged = False
+        self._ever_logged = expects_log
         self.duration_s = FIRST_DURATION_S
         """Learned mean duration of a request."""
         self.num_ended_early = 0
@@ -82,9 +88,15 @@ class OpenRequests:
             request.status = status
 
     def first_token(self, request_id: str, source: FirstTokenSource, at: float) -> None:
-        """The first token was seen or inferred; the best source seen stays."""
+        """The first token was seen or inferred; the best source stays, and of one source the first time.
+
+        Of an answer that is not streamed, the first body byte comes with the last
+        token, so it says nothing here.
+        """
         request = self._open.get(request_id)
-        if request and request.first_token_at is None:
+        if request is None or (source is FirstTokenSource.BODY and not request.decision.request.stream):
+            return
+        if request.first_token_source is None or _RANK[source] < _RANK[request.first_token_source]:
             request.first_token_at, request.first_token_source = at, source
 
     def stream_ended(self, request_id: str, at: float, *, is_early: bool, predicted_first_at: float) -> None:
@@ -117,7 +129,7 @@ class OpenRequests:
         request = self._open.get(entry.request_id)
         if request is None or request.entry is not None:
             return
-        request.entry = entry
+        request.entry, request.logged_at = entry, at
         if request.ended_at is not None or request.due_at is not None:
             self._finish(entry.request_id, at)
         else:
@@ -140,10 +152,11 @@ class OpenRequests:
     def _finish(self, request_id: str, at: float) -> None:
         request = self._open.pop(request_id)
         self._due.pop(request_id, None)
-        finished_at = request.ended_at if request.ended_at is not None else at
-        outcome = _outcome(request, finished_at)
-        if outcome.ending is Ending.FINISHED:
-            self.duration_s += DURATION_GAIN * (finished_at - request.opened_at - self.duration_s)
+        seen_at = request.ended_at if request.ended_at is not None else request.logged_at
+        outcome = _outcome(request, at if seen_at is None else seen_at)
+        # An end that was only waited for teaches nothing: it came of the learned duration itself.
+        if outcome.ending is Ending.FINISHED and seen_at is not None:
+            self.duration_s += DURATION_GAIN * (seen_at - request.opened_at - self.duration_s)
         self._settle(outcome)
 
 
@@ -152,7 +165,7 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
     decision = request.decision
     winner = decision.primary_stage.winner
     first_at, source = request.first_token_at, request.first_token_source
-    # Of an answer that is not streamed, the first body byte comes with the last token.
+    # As in ``first_token``: only a streamed answer's first body byte is a first token.
     if entry and entry.first_body_s is not None and decision.request.stream and source is not FirstTokenSource.BODY:
         first_at, source = request.opened_at + entry.first_body_s, FirstTokenSource.BODY
     status = entry.status if entry and entry.status else request.status

@@ -48,6 +48,7 @@ class RouterService:
         *,
         seed: int,
         budget: BodyBudget,
+        expects_log: bool = False,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -59,8 +60,10 @@ class RouterService:
         self.fleet = Fleet()
         self.metrics = metrics or Metrics()
         self.decisions = DecisionLog()
-        self.open = OpenRequests(self._settle)
+        self.open = OpenRequests(self._settle, expects_log=expects_log)
         self.first_tokens = FirstTokenTracker()
+        self.on_outcome: Callable[[Outcome], None] | None = None
+        """Called with every outcome, after the ledgers and the metrics know it."""
         self._seed = seed
         self._wall_clock = wall_clock
         self._ids = (f"{prefix}{number:x}" for prefix in (token_hex(4) + "-",) for number in count())
@@ -77,7 +80,8 @@ class RouterService:
         """The fleet changed: an endpoint came, left, or was scraped."""
         self.fleet.apply(event)
         self.router.observe(event)
-        self.first_tokens.observe(event)
+        for first in self.first_tokens.observe(event):
+            self._first_token(first)
         self._release_due()
 
     async def read(self, ask: Ask, request_id: str) -> InferenceRequest:
@@ -91,7 +95,7 @@ class RouterService:
             at=self.clock(),
             wall_at=self._wall_clock(),
         )
-        if len(ask.body) <= INLINE_BYTES:
+        if len(ask.body or b"") <= INLINE_BYTES:
             request, _ = job()
         else:
             request, _ = await asyncio.get_running_loop().run_in_executor(self._pool, job)
@@ -115,7 +119,8 @@ class RouterService:
 
     def response_began(self, request_id: str) -> None:
         """The first bytes of a response's body were seen on its stream."""
-        self._first_token(FirstToken(at=self.clock(), request_id=request_id, source=FirstTokenSource.BODY))
+        if first := self.first_tokens.seen(request_id, self.clock()):
+            self._first_token(first)
 
     def stream_ended(self, request_id: str, *, is_early: bool) -> None:
         """The stream of a decided request is over."""
@@ -166,8 +171,6 @@ class RouterService:
             self._first_token(event)
 
     def _first_token(self, event: FirstToken) -> None:
-        if event.source is FirstTokenSource.BODY:
-            self.first_tokens.seen(event.request_id, event.at)
         self.open.first_token(event.request_id, event.source, event.at)
         self.router.observe(event)
 
@@ -177,6 +180,8 @@ class RouterService:
         for finding in self.router.settle(outcome):
             _log.warning(finding.message)
         self.metrics.settled(outcome)
+        if self.on_outcome:
+            self.on_outcome(outcome)
         if _log.isEnabledFor(logging.INFO):
             _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
 

@@ -5,13 +5,20 @@ media parts as vLLM takes them. Parts of unknown type and fields of unexpected
 type are passed over, not refused: the engine says what it thinks of them.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import msgspec
 
-from tessera.core.dialects.json_body import bounded_mapping, count_of, optional_text, read_json, text_of
+from tessera.core.dialects.json_body import (
+    bounded_mapping,
+    count_of,
+    encoded,
+    name_of,
+    optional_text,
+    read_json,
+    text_of,
+)
 from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import Modality, ModelProfile
@@ -50,16 +57,19 @@ class ChatDialect(Dialect):
         for message in chat.messages if isinstance(chat.messages, list) else ():
             if isinstance(message, dict):
                 parts.extend(_message_parts(message))
+        kwargs = bounded_mapping(chat.mm_processor_kwargs)
+        if isinstance(chat.mm_processor_kwargs, dict) and len(kwargs) < len(chat.mm_processor_kwargs):
+            guesses = [*guesses, f"kwargs-unread:{len(chat.mm_processor_kwargs) - len(kwargs)}"]
         return Draft(
             dialect="chat",
-            model=text_of(chat.model),
+            model=name_of(chat.model),
             prompts=[parts],
             stream=chat.stream is True,
             max_output_tokens=count_of(chat.max_completion_tokens) or count_of(chat.max_tokens),
             num_choices=count_of(chat.n, MAX_CHOICES) or 1,
             cache_salt=optional_text(chat.cache_salt),
             session_id=optional_text(chat.session_id),
-            mm_processor_kwargs=bounded_mapping(chat.mm_processor_kwargs),
+            mm_processor_kwargs=kwargs,
             guesses=guesses,
         )
 
@@ -73,6 +83,9 @@ def _message_parts(message: dict[str, Any]) -> Iterator[DraftPart]:
         return
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and (media := media_part(part)) is not None:
+            if role:
+                yield DraftText(role=role, text="")
+                role = ""
             yield media
         elif text := _part_text(part):
             yield DraftText(role=role, text=text)
@@ -97,7 +110,7 @@ def _tool_calls(calls: Any) -> str:
 
 
 def _arguments(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
+    return arguments if isinstance(arguments, str) else encoded(arguments) if arguments is not None else ""
 
 
 _MEDIA_KEYS = {

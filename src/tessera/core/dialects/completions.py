@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tessera.core.dialects.json_body import count_of, optional_text, read_json, text_of
+from tessera.core.dialects.json_body import count_of, name_of, optional_text, read_json
 from tessera.core.draft import Draft, DraftPart, DraftText, DraftTokens
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import ModelProfile
@@ -43,7 +43,7 @@ class CompletionsDialect(Dialect):
             guesses = [*guesses, f"prompts-unread:{len(prompts) - MAX_PROMPTS}"]
         return Draft(
             dialect="completions",
-            model=text_of(completion.model),
+            model=name_of(completion.model),
             prompts=prompts[:MAX_PROMPTS],
             stream=completion.stream is True,
             max_output_tokens=count_of(completion.max_tokens),

@@ -7,6 +7,7 @@ surrogates, other encodings) is read again with ``json`` and marked
 
 import json
 from collections.abc import Mapping
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 SMALL_BODY_BYTES = 1 << 20
 """Below this the number of JSON values cannot hurt, so it is not counted."""
+MAX_NAME_CHARS = 1024
+"""Characters of a model, uuid, salt or session that are kept."""
+MAX_MAPPING_ITEMS = 64
+"""Entries of an object that is kept, and of each object or list in it."""
+MAX_MAPPING_CHARS = 8192
+"""Characters that all entries of an object that is kept may have together."""
+_TOO_DEEP = "the body is nested too deeply to be read as JSON"
 
 
 def read_json(body: bytes, shape: type[S], profile: ModelProfile) -> tuple[S, list[str]]:
@@ -54,7 +62,7 @@ def _reread(body: bytes, shape: type[S]) -> S:
     try:
         value = json.loads(body)
     except RecursionError:
-        raise RequestError("the body is nested too deeply to be read as JSON") from None
+        raise RequestError(_TOO_DEEP) from None
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
@@ -71,7 +79,19 @@ def _raw_fields(shape: type[msgspec.Struct]) -> frozenset[str]:
 
 
 def _raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(value, ensure_ascii=True).encode())
+    return msgspec.Raw(encoded(value).encode())
+
+
+def encoded(value: Any) -> str:
+    """A value of the body as ASCII JSON again.
+
+    Raises:
+        RequestError: nested so deeply that it could just be read.
+    """
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise RequestError(_TOO_DEEP) from None
 
 
 def _json_word(value: Any) -> str:
@@ -93,9 +113,18 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def name_of(value: Any) -> str:
+    """The string as a log line or a metric can show it: at most 1,024 characters, ``?`` for a lone surrogate.
+
+    >>> name_of("m\\ud800"), name_of(None)
+    ('m?', '')
+    """
+    return text_of(value)[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
+
+
 def optional_text(value: Any) -> str | None:
-    """The value where it is a non-empty string of at most 1,024 characters, else nothing."""
-    return value if isinstance(value, str) and 0 < len(value) <= 1024 else None
+    """The value where it is a non-empty string of at most 1,024 characters, else nothing; spelt as by ``name_of``."""
+    return name_of(value) if isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARS else None
 
 
 def count_of(value: Any, largest: int = 1 << 31) -> int | None:
@@ -103,18 +132,30 @@ def count_of(value: Any, largest: int = 1 << 31) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= largest else None
 
 
-def bounded_mapping(value: Any, max_items: int = 64) -> Mapping[str, Any]:
-    """The scalar and short-list entries of a JSON object, at most ``max_items``; empty for anything else."""
-    if not isinstance(value, dict):
-        return {}
-    kept = list(value.items())[:max_items]
-    return {str(name)[:256]: item for name, item in kept if _is_small(item)}
+def bounded_mapping(value: Any) -> Mapping[str, Any]:
+    """The scalars and shallow lists and objects of a JSON object, the first that fit; empty for anything else.
+
+    What is kept has at most ``MAX_MAPPING_ITEMS`` entries and about
+    ``MAX_MAPPING_CHARS`` characters, whatever the body holds.
+    """
+    kept: dict[str, Any] = {}
+    if isinstance(value, dict):
+        room: float = MAX_MAPPING_CHARS
+        for name, item in islice(value.items(), MAX_MAPPING_ITEMS):
+            num_chars = len(name) + _num_chars(item)
+            if num_chars <= room:
+                room -= num_chars
+                kept[name] = item
+    return kept
 
 
-def _is_small(item: Any, depth: int = 2) -> bool:
+def _num_chars(item: Any, depth: int = 2) -> float:
+    """About how long the item would be as JSON; infinite where it is too deep or too long to look at."""
     if isinstance(item, str):
-        return len(item) <= 1024
+        return len(item) + 2
     if isinstance(item, list | dict):
-        inner = item.values() if isinstance(item, dict) else item
-        return depth > 0 and len(item) <= 64 and all(_is_small(each, depth - 1) for each in inner)
-    return isinstance(item, bool | int | float) or item is None
+        if depth == 0 or len(item) > MAX_MAPPING_ITEMS:
+            return float("inf")
+        inner = chain(item.keys(), item.values()) if isinstance(item, dict) else item
+        return sum(_num_chars(each, depth - 1) for each in inner)
+    return 8 + (item.bit_length() // 3 if isinstance(item, int) else 0)

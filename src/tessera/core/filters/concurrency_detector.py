@@ -20,6 +20,7 @@ class ConcurrencyDetector(Filter):
     rejection: ClassVar = DropReason.SATURATED
 
     concurrency_mode: Literal["requests", "tokens", "hybrid"] = "requests"
+    """What fills an endpoint: requests, uncached prompt tokens, or whichever is nearer its limit."""
     max_concurrency: Annotated[int, Range(ge=1)] = 100
     """Requests in flight that fill an endpoint."""
     max_token_concurrency: Annotated[int, Range(ge=1)] = 1_000_000

@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from tessera.core.filters.role import RoleFilter
+from tessera.core.filters.role import ROLE_LABEL, RoleFilter
 from tessera.core.plugin import plugin
+from tessera.core.types import Endpoint
 
 
 @plugin("decode-filter")
@@ -16,3 +17,8 @@ class DecodeFilter(RoleFilter):
 
     roles: ClassVar = frozenset({"decode", "prefill-decode", "both", "encode-prefill-decode"})
     accepts_unlabelled: ClassVar = True
+
+
+def can_decode(endpoint: Endpoint) -> bool:
+    """Whether an endpoint may get a client's request."""
+    return DecodeFilter().fits(endpoint.labels.get(ROLE_LABEL))

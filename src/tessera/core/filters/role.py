@@ -20,7 +20,8 @@ class RoleFilter(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with a fitting role, in their order."""
-        return [c for c in candidates if self._fits(c.endpoint.labels.get(ROLE_LABEL))]
+        return [c for c in candidates if self.fits(c.endpoint.labels.get(ROLE_LABEL))]
 
-    def _fits(self, role: str | None) -> bool:
+    def fits(self, role: str | None) -> bool:
+        """Whether an endpoint with this role label is kept."""
         return self.accepts_unlabelled if role is None else role in self.roles

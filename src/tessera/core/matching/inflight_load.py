@@ -7,9 +7,10 @@ uncached tokens and encode work until its first token. Both are charged in
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, PrefixMatch, num_uncached_tokens
-from tessera.core.plugin import Producer, plugin
+from tessera.core.plugin import Producer, Range, plugin
 from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
 
 
@@ -55,9 +56,9 @@ class InflightLoadProducer(Producer):
 
     add_estimated_output_tokens: bool = False
     """Also charge the tokens that the answer is expected to have, until the end."""
-    output_ratio: float = 1.5
+    output_ratio: Annotated[float, Range(ge=0)] = 1.5
     """Expected answer tokens for each prompt token, with ``addEstimatedOutputTokens``."""
-    max_estimated_output_tokens: int | None = None
+    max_estimated_output_tokens: Annotated[int, Range(ge=0)] | None = None
     """Cap on the expected answer tokens."""
     prefix_match_info_producer_name: str = PrefixMatch.producer
     """The producer whose prefix matches are taken off."""

@@ -39,7 +39,9 @@ class Resolution:
     """A size in pixels; a side left out takes llm-d's default of 640 or 360."""
 
     width: PositiveInt = DEFAULT_WIDTH
+    """Pixels across."""
     height: PositiveInt = DEFAULT_HEIGHT
+    """Pixels down."""
 
 
 @params
@@ -67,7 +69,9 @@ class ImageEstimate:
     default_resolution: Resolution = Resolution()
     """The size of an image whose bytes the router cannot see, such as a link."""
     dynamic: Dynamic = Dynamic()
+    """Parameters of ``mode: dynamic``."""
     static: StaticImage = StaticImage()
+    """Parameters of ``mode: static``."""
 
 
 @params
@@ -83,8 +87,11 @@ class FrameTokens:
     """How one frame is priced."""
 
     mode: Literal["dynamic", "static"] = "dynamic"
+    """``dynamic``: by resolution; ``static``: fixed."""
     dynamic: Dynamic = Dynamic()
+    """Parameters of ``mode: dynamic``."""
     static: StaticFrame = StaticFrame()
+    """Parameters of ``mode: static``."""
 
 
 @params
@@ -102,6 +109,7 @@ class StridedFrames:
     """Frames by stride: ``trunc(duration * fps) // frameStride``, then clamped."""
 
     frame_stride: PositiveInt = 1
+    """Every how many-th frame of the clip is taken."""
     default_source_fps: Annotated[float, Range(gt=0)] = DEFAULT_SOURCE_FPS
     """Frames a second of a clip whose header does not say."""
 
@@ -111,12 +119,15 @@ class FrameCount:
     """How many frames of a clip are priced."""
 
     mode: Literal["sampled", "strided"] = "sampled"
+    """``sampled``: by duration (Qwen-VL style); ``strided``: every n-th frame of the clip (Gemma style)."""
     min_frames: Annotated[int, Range(ge=0)] = 0
-    """0: no lower bound."""
+    """Fewest frames, before any division; 0: no lower bound."""
     max_frames: Annotated[int, Range(ge=0)] = 0
-    """0: no upper bound."""
+    """Most frames, before any division; 0: no upper bound."""
     sampled: SampledFrames = SampledFrames()
+    """Parameters of ``mode: sampled``."""
     strided: StridedFrames = StridedFrames()
+    """Parameters of ``mode: strided``."""
 
 
 @params
@@ -124,10 +135,13 @@ class VideoEstimate:
     """How clips are priced: frames times tokens per frame, capped."""
 
     default_resolution: Resolution = Resolution()
+    """The size of a clip whose header does not say."""
     default_duration: Annotated[float, Range(gt=0)] = DEFAULT_DURATION_S
     """Seconds of a clip whose header does not say."""
     tokens_per_frame: FrameTokens = FrameTokens()
+    """How a frame is priced."""
     frames: FrameCount = FrameCount()
+    """How many frames are priced."""
     max_video_tokens: Annotated[int, Range(ge=0)] = 0
     """Most tokens of a clip; 0: no cap."""
 
@@ -148,7 +162,8 @@ def estimate_image(item: MediaItem, rule: ImageEstimate) -> Estimated:
     if item.width is not None and item.height is not None:
         return Estimated(_by_area(item.width, item.height, rule.dynamic), Basis.EXACT)
     default = rule.default_resolution
-    return Estimated(_by_area(default.width, default.height, rule.dynamic), Basis.DEFAULT, "default-resolution")
+    tokens = _by_area(default.width, default.height, rule.dynamic)
+    return Estimated(tokens, Basis.DEFAULT, item.reason or "default-resolution")
 
 
 def estimate_video(rule: VideoEstimate, headers: Mapping[str, str]) -> Estimated:
@@ -156,7 +171,8 @@ def estimate_video(rule: VideoEstimate, headers: Mapping[str, str]) -> Estimated
 
     The clamp comes before the division by ``temporalPatchSize``, as in llm-d. A
     header value that is no positive number within bounds is as good as absent,
-    and ``reason`` then says ``invalid-header``.
+    and ``reason`` then says ``invalid-header``; a header that the rule does not
+    ask for is not looked at.
     """
     duration = positive_number(headers.get(DURATION_HEADER), largest=MAX_DURATION_S)
     size = parse_resolution(headers.get(RESOLUTION_HEADER))
@@ -169,12 +185,13 @@ def estimate_video(rule: VideoEstimate, headers: Mapping[str, str]) -> Estimated
     tokens = frames * each
     if rule.max_video_tokens:
         tokens = min(tokens, rule.max_video_tokens)
-    given = [headers.get(DURATION_HEADER) and duration, not by_area or (headers.get(RESOLUTION_HEADER) and size)]
-    if all(given):
-        return Estimated(max(1, tokens), Basis.DECLARED, "header")
-    values = {DURATION_HEADER: duration, RESOLUTION_HEADER: size, FPS_HEADER: fps}
-    invalid = any(headers.get(name) and value is None for name, value in values.items())
-    return Estimated(max(1, tokens), Basis.DEFAULT, "invalid-header" if invalid else "default-video")
+    asked = [(DURATION_HEADER, duration, True), (RESOLUTION_HEADER, size, by_area)]
+    asked.append((FPS_HEADER, fps, rule.frames.mode == "strided"))
+    if any(is_asked and value is None and headers.get(name) for name, value, is_asked in asked):
+        return Estimated(max(1, tokens), Basis.DEFAULT, "invalid-header")
+    if duration is None or (by_area and size is None):
+        return Estimated(max(1, tokens), Basis.DEFAULT, "default-video")
+    return Estimated(max(1, tokens), Basis.DECLARED, "header")
 
 
 def estimate_audio() -> Estimated:

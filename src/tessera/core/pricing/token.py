@@ -1,10 +1,10 @@
 """What does this request weigh? Each item by the served model's rule, the text by its bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tessera.core.plugin import Count, Family, Pricer, camel, params, plugin, registered
-from tessera.core.pricing.estimate import ImageEstimate, VideoEstimate, estimate
+from tessera.core.pricing.estimate import Estimated, ImageEstimate, VideoEstimate, estimate
 from tessera.core.pricing.text import num_text_tokens
 from tessera.core.types import Basis, InferenceRequest, MediaItem, Modality, PricedItem, PricedRequest
 
@@ -14,7 +14,9 @@ class Estimate:
     """How media is priced."""
 
     image: ImageEstimate = ImageEstimate()
+    """llm-d's rule for images."""
     video: VideoEstimate = VideoEstimate()
+    """llm-d's rule for clips."""
     model: dict[str, Any] | None = None
     """``{family: NAME, ...overrides}``: the served model's own rule, which goes before ``image`` and ``video``."""
 
@@ -57,6 +59,15 @@ class TokenProducer(Pricer):
         known = _spellings(family)
         return family(**{known[key]: value for key, value in self.estimate.model.items() if key != "family"})
 
+    @property
+    def family_name(self) -> str | None:
+        """The family whose rule goes first, if one is configured."""
+        return self._family.type if self._family else None
+
+    def llmd_estimate(self, item: MediaItem, headers: Mapping[str, str]) -> Estimated:
+        """What llm-d's rule says of an item, by this plugin's ``estimate`` or llm-d's defaults."""
+        return estimate(item, self._rule.image, self._rule.video, headers)
+
     def price(self, request: InferenceRequest) -> PricedRequest:
         """The request with its items and its text in tokens."""
         media = [part for prompt in request.prompts for part in prompt if isinstance(part, MediaItem)]
@@ -65,8 +76,8 @@ class TokenProducer(Pricer):
         return PricedRequest(request=request, items=items, num_text_tokens=num_text_tokens(request))
 
     def _price_item(self, index: int, item: MediaItem, num_images: int, request: InferenceRequest) -> PricedItem:
-        by_llmd = estimate(item, self._rule.image, self._rule.video, request.headers)
-        reason = item.reason if by_llmd.size_basis is Basis.DEFAULT else None
+        by_llmd = self.llmd_estimate(item, request.headers)
+        refused = None
         if self._family is not None and item.modality is Modality.IMAGE:
             default = self._rule.image.default_resolution
             is_known = item.width is not None and item.height is not None
@@ -84,7 +95,7 @@ class TokenProducer(Pricer):
                     size_basis=Basis.EXACT if is_known else Basis.DEFAULT,
                     reason=None if is_known else item.reason or "default-resolution",
                 )
-            reason = f"refused: {count.reason}"
+            refused = f"refused: {count.reason}"
         return PricedItem(
             index=index,
             item=item,
@@ -92,7 +103,7 @@ class TokenProducer(Pricer):
             num_embeds=by_llmd.num_tokens,
             rule_basis=self._rule_basis,
             size_basis=by_llmd.size_basis,
-            reason=reason or by_llmd.reason,
+            reason=refused or by_llmd.reason,
         )
 
 

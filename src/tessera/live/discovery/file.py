@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from tessera.config.endpoints import read_endpoints
+from tessera.config.endpoints import read_endpoints_file
 from tessera.core.errors import ConfigError
 from tessera.core.facts import Joined, Left
 from tessera.core.types import Endpoint
@@ -16,11 +16,14 @@ POLL_S = 0.5
 _log = logging.getLogger("tessera.discovery")
 
 
-async def watch_file(path: Path, clock: Callable[[], float], *, poll_s: float = POLL_S) -> AsyncIterator[Joined | Left]:
-    """Every endpoint of the file as ``Joined``; then, for each change of it, what joined, changed or left.
+async def watch_file(
+    path: Path, clock: Callable[[], float], *, poll_s: float = POLL_S
+) -> AsyncIterator[Sequence[Joined | Left]]:
+    """Every endpoint of the file as one batch of ``Joined``; then, for each change of it, what joined, changed or left.
 
-    An endpoint whose labels or ports changed is told as ``Joined`` again. A file
-    that cannot be read keeps the old set and is logged once.
+    The first batch may be empty: then the file lists nobody. An endpoint whose
+    labels or ports changed is told as ``Joined`` again. A file that cannot be read
+    keeps the old set and is logged once.
 
     Raises:
         ConfigError: the file cannot be read at the start.
@@ -29,8 +32,7 @@ async def watch_file(path: Path, clock: Callable[[], float], *, poll_s: float = 
     stamp = await asyncio.to_thread(_stamp, path)
     listed = await asyncio.to_thread(_read, path)
     while True:
-        for event in _changes(known, listed, clock()):
-            yield event
+        yield _changes(known, listed, clock())
         known = listed
         listed, stamp = await _next_version(path, stamp, poll_s)
 
@@ -61,7 +63,7 @@ def _differs(old: Endpoint | None, new: Endpoint) -> bool:
 
 
 def _read(path: Path) -> dict[str, Endpoint]:
-    endpoints, problems = read_endpoints(path)
+    endpoints, problems = read_endpoints_file(path)
     for problem in problems:
         _log.warning("%s: %s", path, problem)
     return {endpoint.id: endpoint for endpoint in endpoints}

@@ -22,7 +22,12 @@ CONTINUE_RESPONSE_TRAILERS = pb.ProcessingResponse(response_trailers=pb.Trailers
 
 
 def route(
-    destinations: Sequence[str], request_id: str, extra: Mapping[str, str], *, in_body: bool
+    destinations: Sequence[str],
+    request_id: str,
+    extra: Mapping[str, str],
+    *,
+    stripped: Sequence[str] = (),
+    in_body: bool,
 ) -> pb.ProcessingResponse:
     """Send the request to the first of ``destinations`` that answers.
 
@@ -30,14 +35,16 @@ def route(
         destinations: ``ip:port`` in the order to try.
         request_id: ours, so that the access-log entry carries it.
         extra: further headers for the endpoint.
+        stripped: headers of the client that the endpoint must not see.
         in_body: whether this answers the body message (BUFFERED) or the headers message.
     """
     listed = ",".join(destinations)
     headers = {DESTINATION: listed, **extra}
-    common = pb.CommonResponse(
-        header_mutation=pb.HeaderMutation(set_headers=[_set(name, value) for name, value in headers.items()]),
-        clear_route_cache=True,
+    mutation = pb.HeaderMutation(
+        set_headers=[_set(name, value) for name, value in headers.items()],
+        remove_headers=[name for name in stripped if name not in headers],
     )
+    common = pb.CommonResponse(header_mutation=mutation, clear_route_cache=True)
     answer = pb.ProcessingResponse()
     if in_body:
         answer.request_body.response.CopyFrom(common)

@@ -4,8 +4,12 @@ Nothing is decided here: messages are handed to a Stream, entries to the service
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from typing import Any
+
+# gRPC would complain on standard error whenever this process starts another one.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 import grpc
 

@@ -17,12 +17,14 @@ A GET or an unknown path is decided at its headers in every mode.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from io import SEEK_END, BytesIO
 
 from tessera.core.errors import DropReason, Rejected, RequestError
 from tessera.core.reading import dialect_for
 from tessera.live.extproc import answers
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
+from tessera.live.extproc.names import STRIPPED_NAMES, STRIPPED_PREFIX
 
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
@@ -41,13 +43,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Read and decide; then call ``decided`` or ``refused``."""
+    """Read and decide; then call ``decided`` or ``refused``, before the next message is handed in."""
 
-    body: bytes
+    body: bytes | None
+    """Nothing where the gateway keeps it, or has sent only a part."""
     headers: Mapping[str, str]
     subset: tuple[str, ...] | None
     guess: str | None = None
-    """Why the body is not the whole truth, where it is not."""
+    """Why there is no body, where one was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class StreamHandler:
         self._sends_body_at_once = False
         self._headers: dict[str, str] = {}
         self._subset: tuple[str, ...] | None = None
-        self._chunks: list[bytes] = []
+        self._body = BytesIO()
         self._num_chunks = 0
         self._num_bytes = 0
         self._charged = 0
@@ -103,6 +106,7 @@ class StreamHandler:
             self._sends_body_at_once = message.protocol_config.send_body_without_waiting_for_header_response
         if self._phase is _Phase.REFUSED or message.observability_mode:
             return []
+        assert self._phase is not _Phase.ASKED, "a message came before its predecessor's Ask was answered"
         match kind:
             case "request_headers":
                 return self._on_headers(message)
@@ -122,7 +126,9 @@ class StreamHandler:
         """The commands that carry a decision to the gateway."""
         self._phase = _Phase.ROUTED
         in_body = self._body_came and self._request_mode in (_MODES.BUFFERED, _MODES.BUFFERED_PARTIAL)
-        commands: list[Command] = [Send(answers.route(destinations, request_id, extra, in_body=in_body))]
+        stripped = [name for name in self._headers if _is_ours(name)]
+        answer = answers.route(destinations, request_id, extra, stripped=stripped, in_body=in_body)
+        commands: list[Command] = [Send(answer)]
         if self._body_came and not in_body:
             commands += self._hand_on_body(at)
         self.drop()
@@ -136,7 +142,7 @@ class StreamHandler:
 
     def drop(self) -> None:
         """The body is not needed any more: hold nothing of it, owe the budget nothing."""
-        self._chunks = []
+        self._body = BytesIO()
         self._budget.give(self._charged)
         self._charged = 0
 
@@ -157,9 +163,9 @@ class StreamHandler:
         if message.request_headers.end_of_stream or dialect_for(self._headers) is None:
             return self._ask(b"")
         if self._request_mode == _MODES.NONE:
-            return self._ask(b"", guess="body-not-sent")
+            return self._ask(None, guess="body-not-sent")
         if self._request_mode == _MODES.STREAMED and not self._sends_body_at_once:
-            return self._ask(b"", guess="body-not-sent")
+            return self._ask(None, guess="body-not-sent")
         if refusal := self._charge_declared():
             return self.refused(refusal)
         self._phase = _Phase.BODY
@@ -171,14 +177,14 @@ class StreamHandler:
         if self._phase is not _Phase.BODY:
             return self._pass_body(body, at)
         self._body_came = True
-        self._chunks.append(body.body)
         self._num_chunks += 1
         self._num_bytes += len(body.body)
         if refusal := self._charge(self._num_bytes):
             return self.refused(refusal)
+        self._keep(body.body)
         is_partial = self._request_mode == _MODES.BUFFERED_PARTIAL and not body.end_of_stream
         if body.end_of_stream or self._request_mode in (_MODES.BUFFERED, _MODES.BUFFERED_PARTIAL):
-            return self._ask(b"" if is_partial else self._joined(), guess="body-cut" if is_partial else None)
+            return self._ask(None, guess="body-cut") if is_partial else self._ask(self._body.getvalue())
         return []
 
     def _on_trailers(self, at: float) -> list[Command]:
@@ -186,10 +192,7 @@ class StreamHandler:
         if self._phase is _Phase.BODY:
             self._has_trailers = True
             self._body_came = self._request_mode == _MODES.FULL_DUPLEX_STREAMED or self._body_came
-            return self._ask(self._joined())
-        if self._phase is _Phase.ASKED:
-            self._has_trailers = True
-            return []
+            return self._ask(self._body.getvalue())
         return [Send(answers.CONTINUE_TRAILERS)]
 
     def _pass_body(self, body: pb.HttpBody, at: float) -> list[Command]:
@@ -204,7 +207,7 @@ class StreamHandler:
         commands: list[Command]
         if self._request_mode == _MODES.FULL_DUPLEX_STREAMED:
             self._last_body_answer_at = at
-            echo = answers.echo_request_body(self._joined(), end_of_stream=not self._has_trailers)
+            echo = answers.echo_request_body(self._body.getvalue(), end_of_stream=not self._has_trailers)
             commands = [Send(piece) for piece in echo]
         else:
             commands = [Send(answers.CONTINUE_BODY)] * self._num_chunks
@@ -232,7 +235,7 @@ class StreamHandler:
             else:
                 yield Send(answers.CONTINUE_RESPONSE_BODY)
 
-    def _ask(self, body: bytes, guess: str | None = None) -> list[Command]:
+    def _ask(self, body: bytes | None, guess: str | None = None) -> list[Command]:
         self._phase = _Phase.ASKED
         return [Ask(body=body, headers=self._headers, subset=self._subset, guess=guess)]
 
@@ -258,10 +261,18 @@ class StreamHandler:
         self._charged = num_bytes
         return None
 
-    def _joined(self) -> bytes:
-        if len(self._chunks) != 1:
-            self._chunks = [b"".join(self._chunks)]
-        return self._chunks[0]
+    def _keep(self, chunk: bytes) -> None:
+        """Hold a chunk: a body in one chunk is held uncopied, one in many as a single block, however small they are."""
+        if self._num_chunks == 1:
+            self._body = BytesIO(chunk)
+            self._body.seek(0, SEEK_END)
+        else:
+            self._body.write(chunk)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether only we may set this header: a client's copy could send the endpoint's sidecar where it likes."""
+    return name in STRIPPED_NAMES or name.startswith(STRIPPED_PREFIX)
 
 
 def _subset(message: pb.ProcessingRequest) -> tuple[str, ...] | None:

@@ -6,6 +6,17 @@ DESTINATION: Final = "x-gateway-destination-endpoint"
 """Header and metadata key of the ordered endpoint list, ``ip:port,ip:port``."""
 DESTINATION_SERVED: Final = "x-gateway-destination-endpoint-served"
 """Metadata key under which Envoy tells the endpoint that it really used."""
+STRIPPED_NAMES: Final = (
+    DESTINATION,
+    DESTINATION_SERVED,
+    "x-prefiller-host-port",
+    "x-encoder-hosts-ports",
+    "x-kv-cache-source-host-port",
+    "x-llm-d-request-dropped-reason",
+)
+"""Headers that only we may set; client copies are removed."""
+STRIPPED_PREFIX: Final = "x-tessera-"
+"""Headers that start so are ours, too."""
 LB_NAMESPACE: Final = "envoy.lb"
 """Dynamic-metadata namespace of both endpoint keys."""
 OWN_NAMESPACE: Final = "tessera"
