@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from tessera.config.check import advice
+from tessera.config.endpoints import read_endpoints_file
+from tessera.config.llmd_types import LLMD_TYPES
+from tessera.config.load import load_file, load_text
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIGS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "endpoints.yaml")
+SAMPLES = {
+    "llm-d-approx-prefix.yaml",
+    "llm-d-precise-prefix.yaml",
+    "llm-d-multimodal-qwen.yaml",
+    "llm-d-multimodal-gemma.yaml",
+    "llm-d-encoder-cache.yaml",
+    "llm-d-e-pd.yaml",
+    "llm-d-e-p-d.yaml",
+    "llm-d-p-d.yaml",
+}
+
+
+def test_every_sample_of_llm_d_is_here():
+    assert {path.name for path in CONFIGS} >= {"quickstart.yaml"} | SAMPLES
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_each_loads_as_far_as_its_plugins_exist(path):
+    loaded = load_file(path)
+    assert {each.type for each in loaded.missing_plugins} <= LLMD_TYPES.keys()
+    assert [each for each in loaded.warnings if "used nowhere" in each.message] == []
+    again = load_text(loaded.effective_yaml())
+    assert again.effective == loaded.effective
+    assert again.additions == ()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_each_runs_without_the_plugins_that_are_missing(path):
+    loaded = load_file(path, ignore_missing=True)
+    assert loaded.missing_plugins == ()
+    assert load_text(loaded.effective_yaml()).missing_plugins == ()
+
+
+def test_the_quickstart_is_what_its_comments_say():
+    loaded = load_file(EXAMPLES / "quickstart.yaml")
+    profile = loaded.router.scheduler.profiles["default"]
+    assert [(scorer.type, weight) for scorer, weight in profile.scorers] == [
+        ("token-load-scorer", 2),
+        ("active-request-scorer", 1),
+        ("queue-scorer", 1),
+        ("kv-cache-utilization-scorer", 1),
+    ]
+    assert loaded.missing_plugins == loaded.warnings == ()
+    assert advice(loaded) == []
+    assert (loaded.routing.fallbacks, loaded.routing.max_body_bytes) == (2, 64 << 20)
+    assert (loaded.routing.max_bodies_in_flight_bytes, loaded.routing.seed) == (4 << 30, 0)
+
+
+def test_the_multimodal_sample_prices_as_llm_d_does():
+    pricer = load_file(EXAMPLES / "llm-d-multimodal-qwen.yaml").router.pricer
+    assert pricer.estimate.video.frames.sampled.temporal_patch_size == 2
+    assert pricer.estimate.video.max_video_tokens == 12288
+    assert pricer.estimate.image.default_resolution.width == 1280
+
+
+def test_render_services_of_samples_are_a_warning():
+    loaded = load_file(EXAMPLES / "llm-d-precise-prefix.yaml")
+    ignored = {each.path for each in loaded.warnings}
+    assert {"plugins[0].parameters.vllm", "plugins[0].parameters.modelName"} <= ignored
+
+
+def test_the_endpoints_file():
+    endpoints, problems = read_endpoints_file(EXAMPLES / "endpoints.yaml")
+    assert problems == []
+    assert len(endpoints) == 4
+    assert endpoints[3].kv_events_port == 5557
