@@ -1,0 +1,154 @@
+"""``tessera explain``: where would this request go, and why? Nothing is routed."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tessera.cli.options import (
+    ConfigOption,
+    Format,
+    FormatOption,
+    HeaderOption,
+    err,
+    out,
+    parse_headers,
+    print_json,
+    read_config,
+    said_plainly,
+)
+from tessera.config.endpoints import read_endpoints_file
+from tessera.core.errors import ConfigError, Problem
+from tessera.core.facts import UNKNOWN_LOAD, EndpointState, FleetView, Load
+from tessera.core.rng import SeededRng
+from tessera.core.router import Router
+from tessera.live.metrics_page import ENGINES, read_page
+from tessera.telemetry.records import decision_record
+
+MAX_COLUMNS = 4
+"""Endpoints that a table shows side by side."""
+
+_LOAD_FIELDS = {field.name: field for field in dataclasses.fields(Load) if field.name != "at"}
+
+
+def explain(
+    request: Annotated[Path, typer.Argument(help="A request body (.json).", show_default=False)],
+    endpoints: Annotated[Path, typer.Option(help="The endpoints file.", show_default=False)],
+    config: ConfigOption = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON object keyed ip:port: each a Load's fields (num_waiting, ...) or {page: PATH} of a metrics page.",
+            show_default=False,
+        ),
+    ] = None,
+    header: HeaderOption = None,
+    path: Annotated[str, typer.Option(help="The request's path.")] = "/v1/chat/completions",
+    request_id: Annotated[str, typer.Option(help="Ties break as they did for this id.")] = "explain",
+    format_: FormatOption = Format.TABLE,
+) -> None:
+    """Show where a request would go: every endpoint, every score, who was filtered and why.
+
+    Without --metrics the endpoints' load is unknown, as in the first instants of a router.
+
+        tessera explain request.json --endpoints endpoints.yaml --config my.yaml
+    """
+    with said_plainly():
+        loaded = read_config(config, ignore_missing=True)
+        listed, problems = read_endpoints_file(endpoints)
+        loads = _read_loads(metrics) if metrics else {}
+        headers = {":path": path, **parse_headers(header)}
+        asked, _ = Router.read(
+            request.read_bytes(), headers, loaded.profile, request_id=request_id, at=0.0, wall_at=0.0
+        )
+    for problem in problems:
+        err.print(f"[yellow]warning[/yellow]: {endpoints}: {problem}")
+    view = FleetView(tuple(EndpointState(each, loads.get(each.id, UNKNOWN_LOAD)) for each in listed))
+    decision = loaded.router.choose(asked, view, 0.0, SeededRng(loaded.routing.seed, request_id))
+    record = decision_record(decision)
+    if format_ is Format.JSON:
+        print_json(record)
+    else:
+        print_decision(record)
+
+
+def _read_loads(path: Path) -> dict[str, Load]:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError([Problem(str(path), f"not JSON: {error}")]) from None
+    if not isinstance(document, dict):
+        raise ConfigError([Problem(str(path), "expected an object keyed ip:port")])
+    return {endpoint_id: _load(value, f"{path}: {endpoint_id}", path.parent) for endpoint_id, value in document.items()}
+
+
+def _load(value: Any, place: str, folder: Path) -> Load:
+    if isinstance(value, dict) and isinstance(value.get("page"), str):
+        page = (folder / value["page"]).read_bytes()
+        return read_page(page, ENGINES[value.get("engine", "vllm")], 0.0).load
+    if not isinstance(value, dict) or not value.keys() <= _LOAD_FIELDS.keys():
+        raise ConfigError([Problem(place, f"expected {{page: PATH}} or fields of {', '.join(_LOAD_FIELDS)}")])
+    if not all(isinstance(number, int | float) and number >= 0 for number in value.values()):
+        raise ConfigError([Problem(place, "expected numbers of 0 or more")])
+    return Load(**value, at=0.0)
+
+
+def print_decision(record: dict[str, Any]) -> None:
+    """The decision as tables: what the request weighs, then one table a stage."""
+    priced = record["priced"]
+    out.print(
+        f"[bold]{record['request_id']}[/bold] {priced['dialect']} {priced['model']}: "
+        f"{priced['num_prompt_tokens']} prompt tokens = {priced['num_text_tokens']} text + {len(priced['items'])} items"
+    )
+    for item in priced["items"]:
+        size = f"{item['width']}x{item['height']}" if item["width"] else "size unknown"
+        out.print(f"  {item['index']} {item['modality']} {size}: {item['num_tokens']} tokens, {item['basis']}")
+    for stage in record["stages"]:
+        out.print(_stage_table(stage))
+        behind = ", ".join(stage["fallbacks"]) or "nobody"
+        out.print(f"winner [bold green]{stage['winner']}[/bold green], then {behind}")
+    if record["guesses"]:
+        out.print("guessed: " + ", ".join(record["guesses"]), style="yellow", markup=False)
+    if rejection := record["rejection"]:
+        out.print(f"rejected: {rejection['reason']}: {rejection['message']}", style="red", markup=False)
+
+
+def _stage_table(stage: dict[str, Any]) -> Table:
+    """Endpoints as columns where they are few, so that names and numbers fit a terminal; as rows where they are many."""
+    names = list(next((row["scores"] for row in stage["candidates"] if row["scores"]), {}))
+    heads = ["waiting", "running", "KV in use", "in flight", "queued tokens"]
+    heads += [name.removesuffix("-scorer") for name in names] + ["total", "filtered by"]
+    rows = stage["candidates"]
+    lines = [_cells(row, names) for row in rows]
+    styles = ["bold green" if row["endpoint"] == stage["winner"] else "" for row in rows]
+    table = Table(title=f"profile {stage['profile']}")
+    if len(rows) <= MAX_COLUMNS:
+        table.add_column("")
+        for row, style in zip(rows, styles, strict=True):
+            table.add_column(row["endpoint"], justify="right", style=style)
+        for head, values in zip(heads, zip(*lines, strict=True), strict=True):
+            table.add_row(head, *values)
+        return table
+    table.add_column("endpoint", no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row, line, style in zip(rows, lines, styles, strict=True):
+        table.add_row(row["endpoint"], *line, style=style)
+    return table
+
+
+def _cells(row: dict[str, Any], names: list[str]) -> list[str]:
+    load, mine = row["facts"].get("Load", {}), row["facts"].get("InFlightLoad", {})
+    seen = [load.get("num_waiting"), load.get("num_running"), load.get("kv_usage_fraction")]
+    ours = [mine.get("num_requests"), mine.get("num_uncached_tokens")]
+    scores = [row["scores"].get(name) for name in names]
+    return [*(_number(value) for value in (*seen, *ours, *scores, row["total"])), row["filtered_by"] or ""]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"

@@ -1,0 +1,116 @@
+"""``tessera serve``: route live traffic."""
+
+import asyncio
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from tessera.cli.options import ConfigOption, err, read_config, said_plainly
+from tessera.config.load import LoadedConfig
+from tessera.core.errors import ConfigError, Problem
+from tessera.live.app import DRAIN_TIMEOUT_S, LiveRouter, ServeSettings
+from tessera.live.envoy import BodyMode
+from tessera.live.memory import keep_large_blocks
+
+
+def serve(
+    endpoints: Annotated[
+        Path, typer.Option(help="The endpoints file; it is watched, changes need no restart.", show_default=False)
+    ],
+    config: ConfigOption = None,
+    envoy: Annotated[bool, typer.Option("--envoy", help="Also write an Envoy configuration and run Envoy.")] = False,
+    bind: Annotated[str, typer.Option(help="Address of every port.")] = "127.0.0.1",
+    listen: Annotated[int, typer.Option(help="Envoy's port for clients; 0 asks the system.", min=0, max=65535)] = 8080,
+    grpc_port: Annotated[int, typer.Option(help="ext_proc and access log.", min=0, max=65535)] = 9002,
+    metrics_port: Annotated[int, typer.Option(help="/metrics, /healthz, /readyz, /debug.", min=0, max=65535)] = 9090,
+    baseline_listen: Annotated[
+        int | None,
+        typer.Option(
+            help="A second port of Envoy that spreads by round robin without asking, for comparison.",
+            show_default=False,
+        ),
+    ] = None,
+    body_mode: Annotated[
+        BodyMode, typer.Option(help="How the generated Envoy hands bodies over; BUFFERED goes on without Tessera.")
+    ] = BodyMode.BUFFERED,
+    ignore_missing_plugins: Annotated[
+        bool, typer.Option(help="Leave out plugins that llm-d has and Tessera has not, instead of refusing.")
+    ] = False,
+    drain_timeout: Annotated[
+        float, typer.Option(help="Seconds that requests in flight may go on after SIGTERM.", min=0)
+    ] = DRAIN_TIMEOUT_S,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Answer a gateway's ext_proc questions, and with --envoy be the gateway too.
+
+    Prints one JSON line when ready: {"ready": true, "ports": {...}}. SIGTERM lets
+    requests in flight end.
+
+        tessera serve --config my.yaml --endpoints endpoints.yaml --envoy
+    """
+    with said_plainly():
+        start_logging(log_level)
+        loaded = read_config(config, ignore_missing=ignore_missing_plugins)
+        _say_what_was_read(loaded)
+        if loaded.missing_plugins and not ignore_missing_plugins:
+            raise ConfigError(
+                [
+                    Problem(each.path, f"{each}; --ignore-missing-plugins leaves it out")
+                    for each in loaded.missing_plugins
+                ]
+            )
+        settings = ServeSettings(
+            config=loaded,
+            endpoints_path=endpoints,
+            bind=bind,
+            listen_port=listen,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            with_envoy=envoy,
+            body_mode=body_mode,
+            baseline_port=baseline_listen,
+        )
+        uvloop.run(run_until_signalled(settings, drain_timeout))
+
+
+def start_logging(level: str) -> None:
+    """Logs on standard error, one line each; raises ConfigError for an unknown level."""
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ConfigError([Problem("--log-level", f"got {level!r}, expected debug, info, warning or error")])
+    logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _say_what_was_read(loaded: LoadedConfig) -> None:
+    for warning in loaded.warnings:
+        err.print("[yellow]warning[/yellow]: ", end="")
+        err.print(str(warning), markup=False, soft_wrap=True)
+    for addition in loaded.additions:
+        err.print(f"added: {addition}", style="dim", markup=False, soft_wrap=True)
+
+
+async def run_until_signalled(settings: ServeSettings, drain_timeout_s: float) -> None:
+    """Serve until SIGTERM or SIGINT, or until something that must run has ended."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    router = LiveRouter(settings)
+    ended = None
+    try:
+        ports = await router.start()
+        keep_large_blocks()
+        print(json.dumps({"ready": True, "ports": ports}), flush=True)  # noqa: T201
+        ended = asyncio.create_task(router.wait())
+        await asyncio.wait([ended, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            ended.result()
+    finally:
+        if ended:
+            ended.cancel()
+        await router.stop(drain_timeout_s if stopping.is_set() else 0)
