@@ -1,0 +1,206 @@
+"""Is a media part what the manifest says, and ignorance a reason, for every string there is?"""
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
+
+from tessera.core.draft import DraftMedia
+from tessera.core.media.probe import FORMATS, SNIFF_BYTES, probe
+from tessera.core.media.size import Reason, Unsized
+from tessera.core.media.window import MAX_BYTES, MAX_STEPS, Window
+from tessera.core.types import MediaItem, Modality
+
+Part = Callable[..., DraftMedia]
+NAMES = {".png": "png", ".jpg": "jpeg", ".gif": "gif", ".webp": "webp"}
+MAGICS = [
+    b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR",
+    b"\xff\xd8\xff",
+    b"GIF89a",
+    b"RIFF\xff\xff\0\0WEBPVP8X\x0a\0\0\0\x0c\0\0\0",
+]
+
+
+def inline(content: bytes) -> DraftMedia:
+    return DraftMedia(modality=Modality.IMAGE, url=f"data:image/jpeg;base64,{b64encode(content).decode()}")
+
+
+def test_each_picture_has_the_manifests_size_or_refusal(sample: dict[str, Any], sample_bytes: bytes) -> None:
+    item = probe(inline(sample_bytes))
+    expect = sample["expect"]
+    if expect["accept"]:
+        name = NAMES["." + sample["file"].rsplit(".", 1)[1]]
+        assert (item.format, item.width, item.height, item.reason) == (name, expect["w"], expect["h"], None)
+    else:
+        assert (item.width, item.height) == (None, None)
+        assert item.reason in {Reason.UNKNOWN_FORMAT, Reason.TRUNCATED_HEADER}
+    assert item.num_bytes == sample["bytes"] == len(sample_bytes)
+    assert item.identifier == xxh3_128_hexdigest(sample_bytes)
+    assert item.has_content
+
+
+def test_a_cut_picture_has_the_right_size_or_a_reason(sample: dict[str, Any], sample_bytes: bytes) -> None:
+    expect = sample["expect"]
+    right = (expect["w"], expect["h"]) if expect["accept"] else None
+    text = b64encode(sample_bytes[:2048]).decode()
+    for cut in range(min(len(sample_bytes), 2048)):
+        chars = text[: (cut * 4 + 2) // 3]
+        item = probe(DraftMedia(modality=Modality.IMAGE, base64=chars))
+        assert item.num_bytes == cut
+        if item.width is None:
+            assert item.height is None
+            assert item.reason in {Reason.UNKNOWN_FORMAT, Reason.TRUNCATED_HEADER}
+        else:
+            assert ((item.width, item.height), item.reason) == (right, None)
+
+
+def look(content: bytes) -> Window:
+    """A window after a parser has looked through it."""
+    window = Window(b64encode(content).decode())
+    window.verify()
+    first_bytes = window.read(0, SNIFF_BYTES)
+    for known in FORMATS:
+        if known.matches(first_bytes):
+            try:
+                size = known.size(window)
+            except Unsized:
+                pass
+            else:
+                assert 0 < size.width * size.height <= 178_956_970
+    return window
+
+
+@settings(max_examples=100, deadline=None)
+@given(magic=st.sampled_from(MAGICS), rest=st.binary(max_size=600), repeat=st.sampled_from([1, 1, 1, 3000]))
+def test_random_headers_stay_within_the_limits(magic: bytes, rest: bytes, repeat: int) -> None:
+    window = look(magic + rest * repeat)
+    assert window.bytes_read <= MAX_BYTES
+    assert window.num_steps <= MAX_STEPS
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    name=st.sampled_from(["png_exif_o6.png", "apng.png", "jpeg_exif_thumb_o6.jpg", "gif_anim.gif", "webp_anim.webp"]),
+    changes=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), min_size=1, max_size=6),
+)
+def test_damaged_pictures_stay_within_the_limits(
+    picture: Callable[[str], bytes], name: str, changes: list[tuple[int, int]]
+) -> None:
+    content = bytearray(picture(name))
+    for at, value in changes:
+        content[at] = value
+    window = look(bytes(content))
+    assert window.bytes_read <= MAX_BYTES
+    assert window.num_steps <= MAX_STEPS
+
+
+TEXTS = st.one_of(
+    st.none(),
+    st.text(max_size=60),
+    st.text(st.characters(categories=["Cs", "L", "P"]), max_size=20),
+    st.builds("data:{};base64,{}".format, st.text(max_size=10), st.text(max_size=40)),
+    st.builds("data:,{}".format, st.text("%0aF\\xé", max_size=30)),
+    st.builds(lambda head, rest: b64encode(head + rest).decode(), st.sampled_from(MAGICS), st.binary(max_size=80)),
+    st.text("ABab01+/-_=% \n", max_size=40),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(modality=st.sampled_from(Modality), url=TEXTS, base64=TEXTS, uuid=TEXTS, claim=TEXTS)
+def test_no_string_is_an_error(
+    modality: Modality, url: str | None, base64: str | None, uuid: str | None, claim: str | None
+) -> None:
+    item = probe(DraftMedia(modality=modality, url=url, base64=base64, uuid=uuid, format=claim))
+    assert item.modality is modality
+    assert item.identifier
+    assert (item.width is None) == (item.height is None) == (item.reason is not None)
+    assert item.num_bytes == 0 or item.has_content
+
+
+def test_what_the_client_claims_is_not_believed(picture: Callable[[str], bytes], image: Part) -> None:
+    text = b64encode(picture("png_rgba.png")).decode()
+    plain = probe(image(f"data:image/png;base64,{text}"))
+    for url in (f"data:video/mp4;base64,{text}", f"data:;base64,{text}", f"DATA:image/svg+xml;BASE64,{text}"):
+        assert probe(image(url)) == plain
+    assert probe(image(base64=text, format="wav")) == plain
+    assert (plain.format, plain.width, plain.height) == ("png", 317, 203)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.com/a.png", "http://x", "file:///a.png", "ftp://x", "iVBORw0KGgo", "?"]
+)
+def test_links_are_not_followed(image: Part, url: str) -> None:
+    key = f"url:{xxh3_128_hexdigest(url.encode())}"
+    assert probe(image(url)) == MediaItem(
+        modality=Modality.IMAGE, format=None, identifier=key, url_key=key, has_content=False, reason="link"
+    )
+
+
+def test_a_uuid_names_what_the_engine_is_to_hold(image: Part) -> None:
+    only = MediaItem(
+        modality=Modality.IMAGE, format=None, identifier="sku-7", uuid="sku-7", has_content=False, reason="uuid-only"
+    )
+    assert probe(image(uuid="sku-7")) == only
+    linked = probe(image("https://example.com/a.png", uuid="sku-7"))
+    assert (linked.identifier, linked.reason, linked.has_content) == ("sku-7", "link", False)
+    assert linked.url_key == f"url:{xxh3_128_hexdigest(b'https://example.com/a.png')}"
+
+
+def test_a_uuid_beside_content_changes_only_the_name(picture: Callable[[str], bytes]) -> None:
+    for text in (b64encode(picture("jpeg_exif_o6.jpg")).decode(), b64encode(b"no picture").decode() + "\n", "!"):
+        plain = probe(DraftMedia(modality=Modality.IMAGE, base64=text))
+        named = probe(DraftMedia(modality=Modality.IMAGE, base64=text, uuid="sku-7"))
+        assert named == replace(plain, identifier="sku-7", uuid="sku-7")
+
+
+def test_nothing_at_all(image: Part) -> None:
+    for part in (image(), image(""), image(uuid="")):
+        item = probe(part)
+        assert (item.identifier, item.reason, item.has_content) == ("none", "no-content", False)
+
+
+@pytest.mark.parametrize("modality", [Modality.VIDEO, Modality.AUDIO])
+def test_sounds_and_clips_have_a_name_and_a_length(modality: Modality) -> None:
+    item = probe(DraftMedia(modality=modality, base64="YWJj", format="wav"))
+    assert item == MediaItem(
+        modality=modality,
+        format=None,
+        identifier="06b05ab6733a618578af5f94892f3950",
+        num_bytes=3,
+        reason="unread-modality",
+    )
+    assert probe(DraftMedia(modality=modality, url="https://example.com/a.mp4")).reason == "link"
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "reason"),
+    [
+        (b"", None, "unknown-format"),
+        (b"no picture at all", None, "unknown-format"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='4' height='3'/>", None, "unknown-format"),
+        (b"\xff\xd8\xff\xe0", "jpeg", "truncated-header"),
+        (b"\xff\xd8\xff" + b"\xff" * (4 << 20), "jpeg", "header-limit"),
+        (b"GIF89a\0\0\0\0\0\0\0,\0\0\0\0\0\0\0\0\0", "gif", "bad-header"),
+        (MAGICS[0] + b"\0\0\xea\x60\0\0\xea\x60\x08\2\0\0\0", "png", "too-many-pixels"),
+    ],
+)
+def test_ignorance_has_a_reason(content: bytes, form: str | None, reason: str) -> None:
+    item = probe(inline(content))
+    assert (item.format, item.width, item.height, item.reason) == (form, None, None, reason)
+    assert item.num_bytes == len(content)
+
+
+def test_what_cannot_be_decoded_keeps_a_name(image: Part) -> None:
+    item = probe(image("data:image/png;base64,iVBOR?"))
+    assert item.identifier == f"raw:{xxh3_128_hexdigest(b'data:image/png;base64,iVBOR?')}"
+    assert (item.has_content, item.num_bytes, item.reason) == (True, 0, "bad-base64")
+
+
+def test_content_beats_a_link_beside_it(image: Part) -> None:
+    item = probe(image("https://example.com/a.png", base64="YWJj"))
+    assert (item.has_content, item.num_bytes, item.url_key) == (True, 3, None)
