@@ -42,6 +42,8 @@ class Range:
         bounds = {name: value for name in ("ge", "gt", "le") if (value := getattr(self, name)) is not None}
         schema = handler(source)
         inner = schema["schema"] if schema["type"] == "nullable" else schema
+        if inner["type"] not in {"int", "float"}:
+            raise TypeError(f"Range bounds numbers; put it before what makes them a {inner['type']} schema")
         inner.update(bounds)
         return schema
 
@@ -140,6 +142,10 @@ class Plugin:
         A ``...ProducerName`` parameter redirects a fact: override this then.
         """
         return tuple((fact, fact.producer) for fact in self.reads)  # type: ignore[attr-defined]
+
+    def optional_reads_of(self) -> NamedFacts:
+        """Facts this instance uses where they are there, with their producers' names."""
+        return tuple((fact, fact.producer) for fact in self.optional_reads)  # type: ignore[attr-defined]
 
     def check(self) -> Iterator[tuple[str, str]]:
         """Problems that only the whole set of parameters shows: (parameter path, message)."""

@@ -36,13 +36,13 @@ def dialect_of(path: str) -> Dialect | None:
     return max(claims, key=lambda claim: len(claim[0]))[1]() if claims else None
 
 
-def dialect_for(headers: Mapping[str, str]) -> Dialect | None:
+def dialect_for(headers: Mapping[str, str], profile: ModelProfile) -> Dialect | None:
     """The dialect of a request; nothing for what is routed unread: another method, an unknown path."""
     if headers.get(":method", "POST").upper() != "POST":
         return None
     for name in PATH_HEADERS:
         if (path := headers.get(name)) and len(path) <= MAX_HEADER_CHARS and (dialect := dialect_of(path)):
-            return dialect
+            return dialect if profile.dialects is None or dialect.type in profile.dialects else None
     return None
 
 
@@ -63,7 +63,7 @@ def read_request(
         RequestError: the body is none that an engine could read, or holds more
             media items than ``profile`` allows.
     """
-    dialect = dialect_for(headers)
+    dialect = dialect_for(headers, profile)
     draft = dialect.parse(body, profile) if dialect and body is not None else Draft(dialect=OPAQUE)
     num_items = sum(isinstance(part, DraftMedia) for prompt in draft.prompts for part in prompt)
     if num_items > profile.max_items:

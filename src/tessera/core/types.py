@@ -135,6 +135,8 @@ class ModelProfile:
 
     engine_model: str = ""
     """The engine's ``--model`` string."""
+    dialects: frozenset[str] | None = None
+    """Names of the dialects that are read; nothing: all that there are."""
     max_items: int = 1024
     """Media items a request may carry (vLLM's own default is 999 for each modality)."""
     max_structure: int = 500_000
@@ -194,8 +196,11 @@ class PricedRequest:
         object.__setattr__(self, "num_embeds", sum(item.num_embeds for item in self.distinct_items()))
 
     def distinct_items(self) -> tuple[PricedItem, ...]:
-        """Items without repeats of one identifier, prompt order."""
-        return tuple({item.identifier: item for item in reversed(self.items)}.values())[::-1]
+        """The first item of each identifier, prompt order."""
+        distinct: dict[str, PricedItem] = {}
+        for item in self.items:
+            distinct.setdefault(item.identifier, item)
+        return tuple(distinct.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,9 @@ class AdminServer:
         request_id = request.match_info["request_id"]
         decision = self._service.decisions.find(request_id)
         if decision is None:
-            message = f"no decision with request id {request_id[:128]!r} among the last ones; /debug/decisions lists them"
+            message = (
+                f"no decision with request id {request_id[:128]!r} among the last ones; /debug/decisions lists them"
+            )
             return _json({"error": message}, status=404)
         return _json(decision_record(decision))
 

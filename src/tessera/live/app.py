@@ -64,9 +64,7 @@ class LiveRouter:
         )
         self._grpc = GrpcServer(self.service)
         self._admin = AdminServer(self.service)
-        self._scraper = make_scraper(
-            settings.config.data_layer, self.service.observe, self.service.clock, _log.warning
-        )
+        self._scraper = make_scraper(settings.config.data_layer, self.service.observe, self.service.clock, _log.warning)
         self._tasks: list[asyncio.Task[None]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="tessera-")
         self._discovered = asyncio.Event()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome, Usage
 
+EARLY_GAP_S = 0.5
+"""An entry that comes later than this after a suspicious end shows that the stream did not end with the response."""
 LOG_WAIT_S = 2.0
 """How long the second of the two signs is waited for."""
 MAX_EARLY_WAIT_S = 600.0
@@ -45,9 +47,9 @@ class _Open:
     first_token_at: float | None = None
     first_token_source: FirstTokenSource | None = None
     ended_at: float | None = None
+    is_early: bool = False
     entry: LogEntry | None = None
     logged_at: float | None = None
-    due_at: float | None = None
 
 
 _RANK = {source: rank for rank, source in enumerate(FirstTokenSource)}
@@ -61,15 +63,27 @@ class OpenRequests:
     stays at most ``MAX_EARLY_WAIT_S``.
     """
 
-    def __init__(self, settle: Callable[[Outcome], None], *, expects_log: bool = False) -> None:
-        """``expects_log`` says that the proxy's access log will tell of every request, the first included."""
+    def __init__(
+        self,
+        settle: Callable[[Outcome], None],
+        *,
+        ended_early: Callable[[], None] = lambda: None,
+        expects_log: bool = False,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            settle: told every outcome.
+            ended_early: told of each stream that ended before its response.
+            expects_log: the proxy's access log will tell of every request, the first included.
+        """
         self._settle = settle
+        self._ended_early = ended_early
         self._open: dict[str, _Open] = {}
         self._due: dict[str, float] = {}
         self._ever_logged = expects_log
         self.duration_s = FIRST_DURATION_S
         """Learned mean duration of a request."""
-        self.num_ended_early = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -105,23 +119,22 @@ class OpenRequests:
         Args:
             request_id: ours.
             at: now.
-            is_early: the stream ended although the response cannot have.
+            is_early: the stream ended so soon that the response may not have; what comes next will show.
             predicted_first_at: when the first token was expected.
         """
         request = self._open.get(request_id)
         if request is None:
             return
-        if is_early and request.entry is None:
-            self.num_ended_early += 1
-            request.ended_at = None
-            wait_until = max(at, predicted_first_at) + self.duration_s
-            self._wait(request_id, request, min(wait_until, at + MAX_EARLY_WAIT_S))
-            return
         request.ended_at = at
+        if is_early and request.entry is None:
+            request.is_early = True
+            wait_until = max(at, predicted_first_at) + self.duration_s
+            self._due[request_id] = min(wait_until, at + MAX_EARLY_WAIT_S)
+            return
         if request.entry is not None or not self._ever_logged:
             self._finish(request_id, at)
         else:
-            self._wait(request_id, request, at + LOG_WAIT_S)
+            self._due[request_id] = at + LOG_WAIT_S
 
     def logged(self, entry: LogEntry, at: float) -> None:
         """The access log told of a request."""
@@ -130,10 +143,10 @@ class OpenRequests:
         if request is None or request.entry is not None:
             return
         request.entry, request.logged_at = entry, at
-        if request.ended_at is not None or request.due_at is not None:
+        if request.ended_at is not None:
             self._finish(entry.request_id, at)
         else:
-            self._wait(entry.request_id, request, at + LOG_WAIT_S)
+            self._due[entry.request_id] = at + LOG_WAIT_S
 
     def settle_due(self, at: float) -> None:
         """Settle every request whose wait is over."""
@@ -145,13 +158,12 @@ class OpenRequests:
         for request_id in list(self._open):
             self._finish(request_id, at)
 
-    def _wait(self, request_id: str, request: _Open, due_at: float) -> None:
-        request.due_at = due_at
-        self._due[request_id] = due_at
-
     def _finish(self, request_id: str, at: float) -> None:
         request = self._open.pop(request_id)
         self._due.pop(request_id, None)
+        if request.is_early and request.ended_at is not None and at - request.ended_at > EARLY_GAP_S:
+            request.ended_at = None
+            self._ended_early()
         seen_at = request.ended_at if request.ended_at is not None else request.logged_at
         outcome = _outcome(request, at if seen_at is None else seen_at)
         # An end that was only waited for teaches nothing: it came of the learned duration itself.

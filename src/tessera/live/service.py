@@ -60,7 +60,7 @@ class RouterService:
         self.fleet = Fleet()
         self.metrics = metrics or Metrics()
         self.decisions = DecisionLog()
-        self.open = OpenRequests(self._settle, expects_log=expects_log)
+        self.open = OpenRequests(self._settle, ended_early=self._ended_early, expects_log=expects_log)
         self.first_tokens = FirstTokenTracker()
         self.on_outcome: Callable[[Outcome], None] | None = None
         """Called with every outcome, after the ledgers and the metrics know it."""
@@ -70,6 +70,7 @@ class RouterService:
         self._predicted: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
         self._warned_early = False
+        self._holds_streams = False
         self.metrics.add_gauges(Gauges(self._gauges))
 
     def new_id(self) -> str:
@@ -122,18 +123,21 @@ class RouterService:
         if first := self.first_tokens.seen(request_id, self.clock()):
             self._first_token(first)
 
-    def stream_ended(self, request_id: str, *, is_early: bool) -> None:
-        """The stream of a decided request is over."""
-        predicted = self._predicted.get(request_id, 0.0)
-        self.open.stream_ended(request_id, self.clock(), is_early=is_early, predicted_first_at=predicted)
-        if is_early:
-            self.metrics.streams_ended_early.inc()
-            if not self._warned_early:
-                self._warned_early = True
-                _log.warning(
-                    "an ext_proc stream ended before its response began: the gateway must send response trailers "
-                    "(processing_mode response_trailer_mode: SEND), or load is released by the access log or by guess"
-                )
+    def stream_ended(self, request_id: str, *, is_early: bool, was_held: bool) -> None:
+        """The stream of a decided request is over.
+
+        Args:
+            request_id: ours.
+            is_early: it ended so soon after our last answer that the response may not have.
+            was_held: the gateway kept it open for longer than that, so it does keep streams open.
+        """
+        self._holds_streams |= was_held
+        self.open.stream_ended(
+            request_id,
+            self.clock(),
+            is_early=is_early and not self._holds_streams,
+            predicted_first_at=self._predicted.get(request_id, 0.0),
+        )
 
     def logged(self, entry: LogEntry) -> None:
         """The proxy's access log told of a request."""
@@ -184,6 +188,15 @@ class RouterService:
             self.on_outcome(outcome)
         if _log.isEnabledFor(logging.INFO):
             _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
+
+    def _ended_early(self) -> None:
+        self.metrics.streams_ended_early.inc()
+        if not self._warned_early:
+            self._warned_early = True
+            _log.warning(
+                "an ext_proc stream ended before its response: the gateway must send response trailers "
+                "(processing_mode response_trailer_mode: SEND), or load is released by the access log or by guess"
+            )
 
     def _gauges(self) -> Iterator[GaugeFamily]:
         states = self.fleet.view().endpoints

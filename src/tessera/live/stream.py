@@ -19,7 +19,7 @@ class Stream:
 
     def __init__(self, service: RouterService) -> None:
         self._service = service
-        self._handler = StreamHandler(service.budget)
+        self._handler = StreamHandler(service.budget, service.profile)
         self._id = service.new_id()
         self._opened_at = service.clock()
         self._decision: Decision | None = None
@@ -42,7 +42,9 @@ class Stream:
         service = self._service
         now = service.clock()
         if self._decision is not None and self._decision.rejection is None:
-            service.stream_ended(self._id, is_early=self._handler.ended_early(now))
+            service.stream_ended(
+                self._id, is_early=self._handler.ended_early(now), was_held=self._handler.was_held(now)
+            )
         elif self._refused_with is not None:
             service.open.not_decided(self._id, Ending.REJECTED, now, self._refused_with)
         else:

@@ -1,7 +1,7 @@
 """Which numbers does an operator watch? llm-d's names where the meaning is llm-d's, ``tessera_`` for ours.
 
 Label values come from outside, so each family of them is bounded: after 1,000
-distinct models or fairness ids, 256 guesses or reasons, further ones are ``other``.
+distinct models, fairness ids or endpoints, 256 guesses and reasons, further ones are ``other``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tessera.core.types import Decision, Ending, Outcome
+from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
 
 LATENCY_BUCKETS = (
     0.005,
@@ -64,13 +64,13 @@ class LabelBound:
         self._seen: set[str] = set()
 
     def __call__(self, value: str) -> str:
-        """The value, or ``other``."""
-        if value in self._seen:
-            return value
-        if len(self._seen) >= self._limit:
-            return "other"
-        self._seen.add(value[:128])
-        return value[:128]
+        """The value, cut to 128 characters, or ``other``."""
+        value = value[:128]
+        if value not in self._seen:
+            if len(self._seen) >= self._limit:
+                return "other"
+            self._seen.add(value)
+        return value
 
 
 class Metrics:
@@ -80,6 +80,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._model = LabelBound(1000)
         self._fairness = LabelBound(1000)
+        self._endpoint = LabelBound(1000)
         self._word = LabelBound(256)
         self._requests = self._counter("llm_d_epp_request_total", "Requests that reached a decision.", MODEL_LABELS)
         self._errors = self._counter(
@@ -87,7 +88,10 @@ class Metrics:
         )
         self._duration = self._histogram("llm_d_epp_request_duration_seconds", "Arrival to end.", LATENCY_BUCKETS)
         self._ttft = self._histogram(
-            "llm_d_epp_request_ttft_seconds", "Arrival to first token.", TTFT_BUCKETS, (*MODEL_LABELS, "streaming")
+            "llm_d_epp_request_ttft_seconds",
+            "Arrival to first token, where it was seen and not predicted.",
+            TTFT_BUCKETS,
+            (*MODEL_LABELS, "streaming"),
         )
         self._body = self._histogram("llm_d_epp_request_size_bytes", "Bytes of the request's body.", BYTE_BUCKETS)
         self._input = self._histogram("llm_d_epp_request_input_tokens", "Prompt tokens by usage.", TOKEN_BUCKETS)
@@ -139,7 +143,7 @@ class Metrics:
             return
         labels = self._labels(decision)
         self._duration.labels(*labels).observe(max(0.0, outcome.finished_at - decision.request.at))
-        if outcome.first_token_at is not None and outcome.first_token_source is not None:
+        if outcome.first_token_at is not None and outcome.first_token_source is not FirstTokenSource.PREDICTED:
             streaming = "true" if decision.request.stream else "false"
             self._ttft.labels(*labels, streaming).observe(max(0.0, outcome.first_token_at - decision.request.at))
         if usage := outcome.usage:
@@ -152,7 +156,7 @@ class Metrics:
             self._errors.labels(*labels, "ModelServerError").inc()
         winner = decision.primary_stage.winner
         if outcome.endpoint:
-            endpoint = self._word(outcome.endpoint)
+            endpoint = self._endpoint(outcome.endpoint)
             self._served.labels(endpoint).inc()
             if winner and winner.id != outcome.endpoint:
                 self._fallbacks.labels(endpoint).inc()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, PrefixMatch, num_uncached_tokens
-from tessera.core.plugin import Producer, Range, plugin
+from tessera.core.plugin import NamedFacts, Producer, Range, plugin
 from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
 
 
@@ -68,6 +68,10 @@ class InflightLoadProducer(Producer):
     def __post_init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._entries: dict[str, _Entry] = {}
+
+    def optional_reads_of(self) -> NamedFacts:
+        """Prefix matches, of the named producer."""
+        return ((PrefixMatch, self.prefix_match_info_producer_name),)
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[InFlightLoad]:
         """The ledgers of each endpoint, this request not included."""

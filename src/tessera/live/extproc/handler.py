@@ -21,6 +21,7 @@ from io import SEEK_END, BytesIO
 
 from tessera.core.errors import DropReason, Rejected, RequestError
 from tessera.core.reading import dialect_for
+from tessera.core.types import ModelProfile
 from tessera.live.extproc import answers
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
@@ -79,8 +80,9 @@ class _Phase(Enum):
 class StreamHandler:
     """One ext_proc stream, which is one HTTP request."""
 
-    def __init__(self, budget: BodyBudget) -> None:
+    def __init__(self, budget: BodyBudget, profile: ModelProfile | None = None) -> None:
         self._budget = budget
+        self._profile = profile or ModelProfile()
         self._phase = _Phase.HEADERS
         self._request_mode = _MODES.BUFFERED
         self._response_mode = _MODES.NONE
@@ -147,10 +149,18 @@ class StreamHandler:
         self._charged = 0
 
     def ended_early(self, at: float) -> bool:
-        """Whether the stream's end at ``at`` cannot be the response's end: see EARLY_END_S."""
+        """Whether the stream's end at ``at`` may not be the response's end: see EARLY_END_S."""
+        return 0 <= self._silent_s(at) < EARLY_END_S
+
+    def was_held(self, at: float) -> bool:
+        """Whether the gateway kept a silent FULL_DUPLEX_STREAMED stream open, as it does for its response's end."""
+        return self._silent_s(at) >= EARLY_END_S
+
+    def _silent_s(self, at: float) -> float:
+        """Seconds since our last body answer without a response phase; negative where that tells nothing."""
         is_duplex = self._request_mode == _MODES.FULL_DUPLEX_STREAMED
         answered_at = self._last_body_answer_at
-        return is_duplex and not self._saw_response and answered_at is not None and at - answered_at < EARLY_END_S
+        return -1.0 if not is_duplex or self._saw_response or answered_at is None else at - answered_at
 
     def _on_headers(self, message: pb.ProcessingRequest) -> list[Command]:
         if self._phase is not _Phase.HEADERS:
@@ -160,7 +170,7 @@ class StreamHandler:
             for header in message.request_headers.headers.headers
         }
         self._subset = _subset(message)
-        if message.request_headers.end_of_stream or dialect_for(self._headers) is None:
+        if message.request_headers.end_of_stream or dialect_for(self._headers, self._profile) is None:
             return self._ask(b"")
         if self._request_mode == _MODES.NONE:
             return self._ask(None, guess="body-not-sent")
