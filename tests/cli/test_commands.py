@@ -1,0 +1,216 @@
+"""Do the commands answer a person, and a program, and say plainly what is wrong?"""
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from tessera.cli.main import app
+from tessera.config.shipped import shipped
+
+METRICS_PAGE = Path(__file__).parents[1] / "live" / "data" / "vllm-metrics.txt"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(each) for each in arguments], env={"COLUMNS": "200"})
+
+
+def as_json(*arguments: str | Path) -> dict:
+    result = run(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.jpg"
+    Image.new("RGB", (1280, 720)).save(path)
+    return path
+
+
+@pytest.fixture
+def request_file(tmp_path: Path) -> Path:
+    buffer = io.BytesIO()
+    Image.new("RGB", (640, 480)).save(buffer, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is this?"}]
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}))
+    return path
+
+
+@pytest.fixture
+def endpoints(tmp_path: Path) -> Path:
+    path = tmp_path / "endpoints.yaml"
+    path.write_text(
+        """
+endpoints:
+- {name: a, address: 10.0.0.1, port: "8000"}
+- {name: b, address: 10.0.0.2, port: "8000", labels: {"llm-d.ai/role": encode}}
+"""
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "serve", "check", "price", "explain", "plugins", "emulate", "envoy-config"]
+)
+def test_every_command_teaches(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 8
+
+
+def test_check_says_what_would_start_and_what_was_added() -> None:
+    result = run("check", shipped("quickstart.yaml"), "--show")
+    assert result.exit_code == 0
+    assert "would start" in result.output
+    assert "inflight-load-producer" in result.output
+
+
+def test_check_reports_every_problem_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: token-load-scorr}
+- {type: token-producer, parameters: {estimate: {image: {mode: dynamc}}}}
+- {type: core-metrics-extractor, parameters: {engineConfigs: [{name: mine, kvUsageSpec: "a{"}]}}
+schedulingProfiles:
+- {name: a, plugins: [{pluginRef: nope}]}
+"""
+    )
+    result = run("check", path)
+    assert result.exit_code == 2
+    for place in ("plugins[0].type", "plugins[1].parameters.estimate.image.mode", "schedulingProfiles[0].plugins[0]"):
+        assert place in result.output
+    problems = json.loads(run("check", path, "--format", "json").stdout)
+    assert problems["ok"] is False
+    assert {each["path"] for each in problems["problems"]} >= {"plugins[0].type"}
+
+
+def test_check_warns_of_a_plugin_that_only_llm_d_has() -> None:
+    result = run("check", shipped("llm-d-e-pd.yaml"))
+    assert result.exit_code == 0
+    assert "llm-d has disagg-profile-handler; Tessera does not have it yet" in result.output
+    assert as_json("check", shipped("llm-d-e-pd.yaml"))["missing_plugins"]
+
+
+def test_check_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = run("check", tmp_path / "none.yaml")
+    assert result.exit_code == 2
+    assert "none.yaml" in result.output
+
+
+def test_price_of_a_size_by_the_models_rule_and_by_llm_ds() -> None:
+    priced = as_json("price", "--image", "1280x720", "--family", "qwen3-vl")
+    assert priced["family"] == "qwen3-vl"
+    item = priced["items"][0]
+    assert (item["num_tokens"], item["num_embeds"], item["llmd_num_tokens"]) == (880, 880, 900)
+    assert (item["rule_basis"], item["size_basis"], item["basis"]) == ("declared", "exact", "declared")
+    assert priced["num_prompt_tokens"] == 882
+
+
+def test_price_of_files_and_requests(photo: Path, request_file: Path) -> None:
+    priced = as_json("price", request_file, photo)
+    assert [(item["format"], item["width"], item["height"]) for item in priced["items"]] == [
+        ("png", 640, 480),
+        ("jpeg", 1280, 720),
+    ]
+    assert [item["num_tokens"] for item in priced["items"]] == [300, 900]
+    assert priced["num_text_tokens"] == -(-len("userwhat is this?") // 4)
+    assert "1280x720" in run("price", request_file, photo).output
+
+
+def test_price_of_a_clip_by_its_headers() -> None:
+    priced = as_json("price", "--video", "1280x720@24x10")
+    assert priced["items"][0]["num_tokens"] == 20 * 900
+    assert (priced["items"][0]["basis"], priced["items"][0]["reason"]) == ("default", "header")
+
+
+def test_price_of_a_batch(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+    path.write_text('{"model": "a", "prompt": "12345678"}\n\n{"model": "b", "messages": []}\n')
+    result = run("price", "--batch", path, "--format", "json")
+    assert [each["num_prompt_tokens"] for each in json.loads(result.stdout)] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "nothing to price"),
+        (("--image", "12"), "WIDTHxHEIGHT"),
+        (("--image", "0x5"), "WIDTHxHEIGHT"),
+        (("--family", "nope", "--image", "1x1"), "qwen3-vl"),
+        (("missing.json",), "missing.json"),
+    ],
+)
+def test_price_says_what_is_wrong(arguments: tuple[str, ...], says: str) -> None:
+    result = run("price", *arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_explain_shows_every_endpoint_and_routes_nothing(
+    request_file: Path, endpoints: Path, tmp_path: Path
+) -> None:
+    metrics = tmp_path / "metrics.json"
+    loads = {"10.0.0.1:8000": {"num_waiting": 4, "num_running": 9}, "10.0.0.2:8000": {"page": str(METRICS_PAGE)}}
+    metrics.write_text(json.dumps(loads))
+    record = as_json("explain", request_file, "--endpoints", endpoints, "--metrics", metrics)
+    rows = {row["endpoint"]: row for row in record["stages"][0]["candidates"]}
+    assert rows["10.0.0.1:8000"]["facts"]["Load"]["num_waiting"] == 4
+    assert rows["10.0.0.2:8000"]["facts"]["Load"]["num_waiting"] == 0
+    assert record["stages"][0]["winner"] == "10.0.0.2:8000"
+    assert record["plan"] == {"default": "10.0.0.2:8000"}
+    again = as_json("explain", request_file, "--endpoints", endpoints, "--metrics", metrics)
+    assert again == record
+    table = run("explain", request_file, "--endpoints", endpoints).output
+    assert "winner" in table
+    assert "stale-metrics:2/2" in table
+
+
+def test_explain_says_which_filter_left_nobody(request_file: Path, endpoints: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: prefill-filter}, {type: random-picker}]
+"""
+    )
+    record = as_json("explain", request_file, "--endpoints", endpoints, "--config", config)
+    assert record["rejection"]["reason"] == "rejected-no-endpoints"
+    assert record["rejection"]["filter"] == "prefill-filter"
+    assert {row["filtered_by"] for row in record["stages"][0]["candidates"]} == {"prefill-filter"}
+
+
+def test_plugins_lists_types_and_their_manuals() -> None:
+    assert "token-load-scorer" in run("plugins").output
+    manual = run("plugins", "token-load-scorer").output
+    assert "queueThresholdTokens" in manual
+    assert "4194304" in manual
+    unknown = run("plugins", "token-load")
+    assert unknown.exit_code == 2
+    assert "token-load-scorer" in unknown.output
+    types = json.loads(run("plugins", "--format", "json").stdout)
+    assert {"type", "kind", "parameters", "text"} <= types[0].keys()
+
+
+def test_envoy_config_lists_only_who_may_face_a_client(endpoints: Path) -> None:
+    result = run("envoy-config", "--endpoints", endpoints)
+    assert result.exit_code == 0
+    assert "10.0.0.1" in result.stdout
+    assert "10.0.0.2" not in result.stdout
+
+
+def test_serve_refuses_a_plugin_that_is_missing(endpoints: Path) -> None:
+    result = run("serve", "--config", shipped("llm-d-e-pd.yaml"), "--endpoints", endpoints)
+    assert result.exit_code == 2
+    assert "--ignore-missing-plugins" in result.output
