@@ -66,7 +66,10 @@ class World:
 
     def outcome_of(self, client_id: str, timeout_s: float = 5.0) -> Outcome:
         """The outcome of a request, waited for."""
-        return wait_for(lambda: next((each for each in self.outcomes if _client_id(each) == client_id), None), timeout_s)
+        def found() -> Outcome | None:
+            return next((each for each in self.outcomes if _client_id(each) == client_id), None)
+
+        return wait_for(found, timeout_s)
 
     def num_in_flight(self) -> int:
         return len(self.router.service.open)

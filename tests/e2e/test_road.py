@@ -1,8 +1,6 @@
 """Does a request with a picture reach the right endpoint, and do we learn what came of it?"""
 
 import hashlib
-import json
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -143,7 +141,8 @@ def test_a_fault_in_one_request_answers_that_request_alone(world: World, monkeyp
     monkeypatch.setattr(service, "decide", faulty)
 
     def ask(model: str) -> int:
-        return httpx.post(f"{world.url}/v1/chat/completions", json=chat(model, [], max_tokens=8), timeout=30).status_code
+        fields = chat(model, [], max_tokens=8)
+        return httpx.post(f"{world.url}/v1/chat/completions", json=fields, timeout=30).status_code
 
     with ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(ask, [MODEL, MODEL, "broken", MODEL] * 6))
@@ -186,5 +185,3 @@ def test_load_spreads_within_one_scrape_period(world: World) -> None:
         ids = list(pool.map(ask, range(12)))
     served = [world.outcome_of(request_id).endpoint for request_id in ids]
     assert max(served.count(endpoint) for endpoint in set(served)) <= 8
-    assert json.dumps(sorted(set(served), key=str))
-    time.sleep(0)

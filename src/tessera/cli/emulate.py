@@ -24,4 +24,4 @@ def emulate(
     """
     settings = EmulatorSettings(model=model, host=bind, port=port)
     settings = replace(settings, service_time=replace(settings.service_time, speed=speed))
-    asyncio.run(run(settings, say=lambda line: print(line, flush=True)))
+    asyncio.run(run(settings, say=typer.echo))

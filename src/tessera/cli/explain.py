@@ -41,7 +41,7 @@ def explain(
     metrics: Annotated[
         Path | None,
         typer.Option(
-            help="JSON object keyed ip:port: each a Load's fields (num_waiting, ...) or {page: PATH} of a metrics page.",
+            help="JSON object keyed ip:port, each a Load's fields (num_waiting, ...) or {page: PATH}.",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +117,7 @@ def print_decision(record: dict[str, Any]) -> None:
 
 
 def _stage_table(stage: dict[str, Any]) -> Table:
-    """Endpoints as columns where they are few, so that names and numbers fit a terminal; as rows where they are many."""
+    """Endpoints as columns where they are few, so that all fits a terminal; as rows where they are many."""
     names = list(next((row["scores"] for row in stage["candidates"] if row["scores"]), {}))
     heads = ["waiting", "running", "KV in use", "in flight", "queued tokens"]
     heads += [name.removesuffix("-scorer") for name in names] + ["total", "filtered by"]

@@ -105,7 +105,7 @@ async def run_until_signalled(settings: ServeSettings, drain_timeout_s: float) -
     try:
         ports = await router.start()
         keep_large_blocks()
-        print(json.dumps({"ready": True, "ports": ports}), flush=True)  # noqa: T201
+        typer.echo(json.dumps({"ready": True, "ports": ports}))
         ended = asyncio.create_task(router.wait())
         await asyncio.wait([ended, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
         if ended.done():

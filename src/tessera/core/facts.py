@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tessera.core.types import Candidate, Endpoint, FirstTokenSource, PricedRequest
+from tessera.core.types import Candidate, Endpoint, F, FirstTokenSource, PricedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,17 @@ class EncoderMatch:
 
 def num_uncached_tokens(request: PricedRequest, candidate: Candidate, producer: str = PrefixMatch.producer) -> int:
     """Prompt tokens that ``candidate`` would have to prefill; all of them where no producer knows."""
-    match = candidate.fact(PrefixMatch, producer)
-    matched = match.num_matched_tokens if match else 0
-    return max(0, request.num_prompt_tokens - matched)
+    match = candidate.facts.get((PrefixMatch, producer))
+    return max(0, request.num_prompt_tokens - match.num_matched_tokens) if match else request.num_prompt_tokens
+
+
+def facts_of(kind: type[F], candidates: Sequence[Candidate], producer: str | None = None) -> list[F]:
+    """One fact for each candidate, same order: the default producer's, or that of the named one.
+
+    Absent facts are a ``KeyError``, as for ``Candidate``.
+    """
+    key = (kind, producer or kind.producer)
+    return [candidate.facts[key] for candidate in candidates]
 
 
 def pessimistic(column: Sequence[float | None]) -> list[float]:
@@ -89,7 +97,10 @@ def pessimistic(column: Sequence[float | None]) -> list[float]:
     >>> pessimistic([None, None])
     [0.0, 0.0]
     """
-    worst = max((value for value in column if value is not None), default=0.0)
+    known = [value for value in column if value is not None]
+    if len(known) == len(column):
+        return list(map(float, known))
+    worst = max(known, default=0.0)
     return [worst if value is None else float(value) for value in column]
 
 

@@ -245,41 +245,6 @@ class Producer(Plugin):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """What one media item costs."""
-
-    num_tokens: int
-    """Prompt positions of the expanded item, the processor's own markers included."""
-    num_embeds: int
-    """Encoder output rows."""
-    num_wrapper_tokens: int = 0
-    """Markers that the chat template puts around it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The model's processor would not accept the item."""
-
-    reason: str
-
-
-class Family(Plugin):
-    """How one family of models turns media into tokens; parameters are its processor's settings."""
-
-    kind = "family"
-    configurable = False
-
-    @classmethod
-    def parameters(cls) -> frozenset[str]:
-        """Names of the processor settings that an operator may override."""
-        return frozenset(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-
-    def image(self, width: int, height: int, *, num_images: int = 1) -> Count | Refused:
-        """What an image of ``width`` x ``height`` pixels costs, beside ``num_images`` - 1 others."""
-        return Refused(f"{self.type} takes no images")
-
-
 class Dialect(Plugin):
     """One API shape: where the text and the media are in a body."""
 

@@ -44,7 +44,7 @@ class Scheduler:
     def _run(
         self, profile: Profile, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
     ) -> tuple[Stage, Rejection | None]:
-        position = {id(candidate): index for index, candidate in enumerate(candidates)}
+        position = dict(zip(map(id, candidates), range(len(candidates)), strict=True))
         filtered_by: list[str | None] = [None] * len(candidates)
         left = list(candidates)
         rejection = None
@@ -65,7 +65,7 @@ class Scheduler:
             profile=profile.name,
             candidates=tuple(candidates),
             filtered_by=tuple(filtered_by),
-            scored=tuple(position[id(candidate)] for candidate in left),
+            scored=tuple([position[id(candidate)] for candidate in left]),
             columns=columns,
             totals=tuple(totals),
             winners=winners,
@@ -81,25 +81,25 @@ class Scheduler:
             return (), None, ()
         won = picker.pick(request, left, totals, rng)
         winners = tuple(left[index].endpoint for index in won)
-        rest = [index for index in range(len(left)) if index not in won]
-        behind = _best(rest, totals, max(1, self.num_fallbacks), rng)
-        endpoints = [left[index].endpoint for index in behind]
+        endpoints = [left[index].endpoint for index in _best_behind(won, totals, max(1, self.num_fallbacks), rng)]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
 
 
-def _best(indices: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:
-    """At most ``limit`` of ``indices``, best total first.
+def _best_behind(won: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:
+    """At most ``limit`` indices of those not in ``won``, best total first.
 
     Equal totals are drawn by lot: one endpoint's traffic must not all fall on the
     same neighbour when it fails.
     """
-    rest = list(indices)
+    rest = dict(enumerate(totals))
+    for index in won:
+        rest.pop(index, None)
     best: list[int] = []
     while rest and len(best) < limit:
-        top = max(totals[index] for index in rest)
-        tied = [index for index in rest if totals[index] == top]
+        top = max(rest.values())
+        tied = [index for index, total in rest.items() if total == top]
         best.append(tied[rng.below(len(tied))])
-        rest.remove(best[-1])
+        del rest[best[-1]]
     return best
 
 

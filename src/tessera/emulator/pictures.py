@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pybase64
 
 from tessera.core.draft import DraftMedia
+from tessera.core.family import Refused
 from tessera.core.media.probe import probe
 from tessera.core.media.window import is_data_uri
-from tessera.core.plugin import Refused
 from tessera.core.types import Modality
 from tessera.emulator import refusals
 from tessera.emulator.refusals import Refusal

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tessera.core.errors import ConfigError, Problem
-from tessera.core.plugin import Family
+from tessera.core.family import Family
 from tessera.core.pricing.qwen_vl import Qwen3VL
 from tessera.emulator.service import ServiceTime
 

@@ -98,7 +98,7 @@ class LiveRouter:
         drained_by = loop.time() + drain_timeout_s
         if self.envoy and self.envoy.returncode is None and drain_timeout_s > 0:
             await self.envoy.drain(drain_timeout_s)
-        while len(self.service.open) and loop.time() < drained_by:
+        while len(self.service.open) and loop.time() < drained_by:  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_POLL_S)
         if self.envoy:
             await self.envoy.stop()

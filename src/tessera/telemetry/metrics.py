@@ -1,7 +1,8 @@
 """Which numbers does an operator watch? llm-d's names where the meaning is llm-d's, ``tessera_`` for ours.
 
-Label values come from outside, so each family of them is bounded: after 1,000
-distinct models, fairness ids or endpoints, 256 guesses and reasons, further ones are ``other``.
+Label values come from outside, so each family of them is bounded: after 50 distinct
+models, 100 pairs of model and fairness id, 1,000 endpoints, 256 guesses and reasons,
+further ones are ``other``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,13 @@ BYTE_BUCKETS = tuple(float(64 << power) for power in range(0, 25, 2))
 MODEL_LABELS = ("model_name", "target_model_name", "fairness_id", "priority")
 DEFAULT_FLOW = "default-flow"
 """llm-d's fairness id of a request that names none."""
+OTHER = "other"
+MAX_LABEL_CHARS = 128
+MAX_MODELS = 50
+MAX_FLOWS = 100
+"""Pairs of model and fairness id; each costs 20 KB and 2 ms of every page, and clients choose both."""
+MAX_ENDPOINTS = 1000
+MAX_WORDS = 256
 
 
 class LabelBound:
@@ -65,10 +73,10 @@ class LabelBound:
 
     def __call__(self, value: str) -> str:
         """The value, cut to 128 characters, or ``other``."""
-        value = value[:128]
+        value = value[:MAX_LABEL_CHARS]
         if value not in self._seen:
             if len(self._seen) >= self._limit:
-                return "other"
+                return OTHER
             self._seen.add(value)
         return value
 
@@ -78,10 +86,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._model = LabelBound(1000)
-        self._fairness = LabelBound(1000)
-        self._endpoint = LabelBound(1000)
-        self._word = LabelBound(256)
+        self._model = LabelBound(MAX_MODELS)
+        self._flows: set[tuple[str, str]] = set()
+        self._endpoint = LabelBound(MAX_ENDPOINTS)
+        self._word = LabelBound(MAX_WORDS)
         self._requests = self._counter("llm_d_epp_request_total", "Requests that reached a decision.", MODEL_LABELS)
         self._errors = self._counter(
             "llm_d_epp_request_error_total", "Requests that failed, by cause.", (*MODEL_LABELS, "error_code")
@@ -180,7 +188,12 @@ class Metrics:
     def _labels(self, decision: Decision) -> tuple[str, str, str, str]:
         request = decision.request
         model = self._model(request.model)
-        fairness = self._fairness(request.objective.fairness_id or DEFAULT_FLOW)
+        fairness = (request.objective.fairness_id or DEFAULT_FLOW)[:MAX_LABEL_CHARS]
+        if (model, fairness) not in self._flows:
+            if len(self._flows) < MAX_FLOWS:
+                self._flows.add((model, fairness))
+            else:
+                fairness = OTHER
         return model, model, fairness, str(request.objective.priority)
 
     def _counter(self, name: str, text: str, labels: Iterable[str]) -> Counter:

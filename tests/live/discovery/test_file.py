@@ -69,14 +69,14 @@ async def test_a_file_that_breaks_keeps_the_old_set(watched, caplog: pytest.LogC
     path.write_text("endpoints: {{{")
     waiting = anext(events)
     task = asyncio.ensure_future(waiting)
-    while "stay as they were" not in caplog.text:
+    while "stay as they were" not in caplog.text:  # noqa: ASYNC110
         await asyncio.sleep(0)
     write(path, A, B)
     assert short(await task) == [("Joined", "10.0.0.2:8000")]
 
 
 async def test_no_file_at_the_start_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none.yaml"):
+    with pytest.raises(ConfigError, match=r"none\.yaml"):
         await anext(watch_file(tmp_path / "none.yaml", lambda: 0.0))
 
 

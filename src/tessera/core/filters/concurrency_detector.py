@@ -36,7 +36,8 @@ class ConcurrencyDetector(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with room, in their order; possibly none."""
-        return [c for c in candidates if self.load_of(c) < 1.0 + self.headroom]
+        limit = 1.0 + self.headroom
+        return [c for c in candidates if self.load_of(c) < limit]
 
     def load_of(self, candidate: Candidate) -> float:
         """How full an endpoint is; 1 is full."""

@@ -50,8 +50,8 @@ class LabelSelectorFilter(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates that meet every requirement, in their order."""
-        return [c for c in candidates if self._accepts(c.endpoint.labels)]
-
-    def _accepts(self, labels: Mapping[str, str]) -> bool:
-        has_labels = all(labels.get(key) == value for key, value in self.match_labels.items())
-        return has_labels and all(each.accepts(labels) for each in self.match_expressions)
+        wanted = self.match_labels.items()
+        kept = [c for c in candidates if wanted <= c.endpoint.labels.items()]
+        for each in self.match_expressions:
+            kept = [c for c in kept if each.accepts(c.endpoint.labels)]
+        return kept

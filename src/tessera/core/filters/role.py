@@ -20,8 +20,12 @@ class RoleFilter(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with a fitting role, in their order."""
-        return [c for c in candidates if self.fits(c.endpoint.labels.get(ROLE_LABEL))]
+        fitting = self._fitting()
+        return [c for c in candidates if c.endpoint.labels.get(ROLE_LABEL) in fitting]
 
     def fits(self, role: str | None) -> bool:
         """Whether an endpoint with this role label is kept."""
-        return self.accepts_unlabelled if role is None else role in self.roles
+        return role in self._fitting()
+
+    def _fitting(self) -> frozenset[str | None]:
+        return self.roles | {None} if self.accepts_unlabelled else self.roles

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from tessera.core.facts import Load
+from tessera.core.facts import Load, facts_of
 from tessera.core.plugin import Filter, GoDuration, Range, plugin
 from tessera.core.types import Candidate, PricedRequest, Rng
 
@@ -28,8 +28,9 @@ class UtilizationDetector(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with room, in their order; all where that would leave none."""
-        at = request.request.at
-        kept = [c for c in candidates if self.load_of(c[Load], at) <= 1.0 + self.headroom]
+        at, limit = request.request.at, 1.0 + self.headroom
+        loads = facts_of(Load, candidates)
+        kept = [c for c, load in zip(candidates, loads, strict=True) if self.load_of(load, at) <= limit]
         return kept or list(candidates)
 
     def load_of(self, load: Load, at: float) -> float:
@@ -37,4 +38,6 @@ class UtilizationDetector(Filter):
         is_old = load.at is None or at - load.at > self.metrics_staleness_threshold
         if is_old or load.num_waiting is None or load.kv_usage_fraction is None:
             return float("inf")
-        return max(load.num_waiting / self.queue_depth_threshold, load.kv_usage_fraction / self.kv_cache_util_threshold)
+        queue = load.num_waiting / self.queue_depth_threshold
+        cache = load.kv_usage_fraction / self.kv_cache_util_threshold
+        return queue if queue > cache else cache

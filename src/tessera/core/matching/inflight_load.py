@@ -15,27 +15,6 @@ from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedReque
 
 
 @dataclass(slots=True)
-class _Account:
-    """An endpoint's running sums."""
-
-    num_requests: int = 0
-    num_uncached_tokens: int = 0
-    num_items: int = 0
-    media_bytes: int = 0
-    encode_embeds: int = 0
-
-    def add(self, load: InFlightLoad, sign: int) -> None:
-        self.num_requests += sign * load.num_requests
-        self.num_uncached_tokens += sign * load.num_uncached_tokens
-        self.num_items += sign * load.num_items
-        self.media_bytes += sign * load.media_bytes
-        self.encode_embeds += sign * load.encode_embeds
-
-    def is_empty(self) -> bool:
-        return not (self.num_requests or self.num_uncached_tokens or self.encode_embeds)
-
-
-@dataclass(slots=True)
 class _Entry:
     """What one request holds: per endpoint id, what ends with it and what ends with its first token."""
 
@@ -66,7 +45,7 @@ class InflightLoadProducer(Producer):
     """Accepted for compatibility; each replica counts what it sent itself."""
 
     def __post_init__(self) -> None:
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, InFlightLoad] = {}
         self._entries: dict[str, _Entry] = {}
 
     def optional_reads_of(self) -> NamedFacts:
@@ -75,20 +54,12 @@ class InflightLoadProducer(Producer):
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[InFlightLoad]:
         """The ledgers of each endpoint, this request not included."""
-        return [self.load_of(endpoint.id) for endpoint in endpoints]
+        accounts = self._accounts
+        return [accounts.get(endpoint.id, _IDLE) for endpoint in endpoints]
 
     def load_of(self, endpoint_id: str) -> InFlightLoad:
         """The ledgers of one endpoint."""
-        account = self._accounts.get(endpoint_id)
-        if account is None:
-            return _IDLE
-        return InFlightLoad(
-            num_requests=account.num_requests,
-            num_uncached_tokens=account.num_uncached_tokens,
-            num_items=account.num_items,
-            media_bytes=account.media_bytes,
-            encode_embeds=account.encode_embeds,
-        )
+        return self._accounts.get(endpoint_id, _IDLE)
 
     def record(self, decision: Decision) -> None:
         """Charge the winner of every stage."""
@@ -109,9 +80,8 @@ class InflightLoadProducer(Producer):
             until_first = InFlightLoad(num_uncached_tokens=uncached, encode_embeds=priced.num_embeds)
             entry.until_end.append((stage.winner.id, until_end))
             entry.until_first_token.append((stage.winner.id, until_first))
-            account = self._accounts.setdefault(stage.winner.id, _Account())
-            account.add(until_end, 1)
-            account.add(until_first, 1)
+            for load in (until_end, until_first):
+                self._accounts[stage.winner.id] = _sum(self.load_of(stage.winner.id), load, 1)
 
     def observe(self, event: FleetEvent) -> None:
         """Give back tokens and encode work at the first token; an endpoint that leaves keeps its entries' sums."""
@@ -134,11 +104,23 @@ class InflightLoadProducer(Producer):
 
     def _release(self, charges: list[tuple[str, InFlightLoad]]) -> None:
         for endpoint_id, load in charges:
-            account = self._accounts[endpoint_id]
-            account.add(load, -1)
-            if account.is_empty():
+            left = _sum(self._accounts[endpoint_id], load, -1)
+            if left.num_requests or left.num_uncached_tokens or left.encode_embeds:
+                self._accounts[endpoint_id] = left
+            else:
                 del self._accounts[endpoint_id]
         charges.clear()
 
 
 _IDLE = InFlightLoad()
+
+
+def _sum(load: InFlightLoad, other: InFlightLoad, sign: int) -> InFlightLoad:
+    """``load + sign * other``: made anew at each change, so that ``match`` hands out what is there."""
+    return InFlightLoad(
+        num_requests=load.num_requests + sign * other.num_requests,
+        num_uncached_tokens=load.num_uncached_tokens + sign * other.num_uncached_tokens,
+        num_items=load.num_items + sign * other.num_items,
+        media_bytes=load.media_bytes + sign * other.media_bytes,
+        encode_embeds=load.encode_embeds + sign * other.encode_embeds,
+    )

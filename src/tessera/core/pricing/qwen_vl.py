@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Annotated
 
-from tessera.core.plugin import Count, Family, Range, Refused, plugin
+from tessera.core.family import Count, Family, Refused
+from tessera.core.plugin import Range, plugin
 
 MAX_ASPECT_RATIO = 200
 """Longer side over shorter side that the processor still takes. Source: transformers 5.18.0, Qwen2VLImageProcessor."""

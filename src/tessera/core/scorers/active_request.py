@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from tessera.core.facts import InFlightLoad
+from tessera.core.facts import InFlightLoad, facts_of
 from tessera.core.plugin import NamedFacts, Range, Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -31,9 +31,7 @@ class ActiveRequestScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate."""
-        key = (InFlightLoad, self.in_flight_load_producer_name)
-        counts = [c.facts[key].num_requests for c in candidates]
-        most = max(counts, default=0)
-        return [
-            1.0 if count <= self.idle_threshold else (most - count) / most * self.max_busy_score for count in counts
-        ]
+        loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
+        counts = [load.num_requests for load in loads]
+        most, idle, busy = max(counts, default=0), self.idle_threshold, self.max_busy_score
+        return [1.0 if count <= idle else (most - count) / most * busy for count in counts]

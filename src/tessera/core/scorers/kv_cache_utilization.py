@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tessera.core.facts import Load, pessimistic
+from tessera.core.facts import Load, facts_of, pessimistic
 from tessera.core.plugin import Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -16,4 +16,5 @@ class KVCacheUtilizationScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate."""
-        return [1.0 - usage for usage in pessimistic([c[Load].kv_usage_fraction for c in candidates])]
+        usages = pessimistic([load.kv_usage_fraction for load in facts_of(Load, candidates)])
+        return [1.0 - usage for usage in usages]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from tessera.core.facts import Load, pessimistic
+from tessera.core.facts import Load, facts_of, pessimistic
 from tessera.core.plugin import Range, Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -21,5 +21,6 @@ class LoadAwareScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate, 0..0.5."""
-        queues = pessimistic([c[Load].num_waiting for c in candidates])
-        return [0.5 * (1.0 - min(queue, self.threshold) / self.threshold) for queue in queues]
+        queues = pessimistic([load.num_waiting for load in facts_of(Load, candidates)])
+        limit = self.threshold
+        return [0.5 * (1.0 - queue / limit) if queue < limit else 0.0 for queue in queues]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tessera.core.facts import Load, pessimistic
+from tessera.core.facts import Load, facts_of, pessimistic
 from tessera.core.plugin import Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -15,7 +15,7 @@ def relative_to_worst(column: Sequence[float]) -> list[float]:
     """
     worst = max(column, default=0.0)
     spread = worst - min(column, default=0.0)
-    return [(worst - value) / spread if spread else 1.0 for value in column]
+    return [(worst - value) / spread for value in column] if spread else [1.0] * len(column)
 
 
 @plugin("queue-scorer", reads=(Load,))
@@ -28,4 +28,4 @@ class QueueScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate."""
-        return relative_to_worst(pessimistic([c[Load].num_waiting for c in candidates]))
+        return relative_to_worst(pessimistic([load.num_waiting for load in facts_of(Load, candidates)]))

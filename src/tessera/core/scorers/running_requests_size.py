@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tessera.core.facts import Load, pessimistic
+from tessera.core.facts import Load, facts_of, pessimistic
 from tessera.core.plugin import Scorer, plugin
 from tessera.core.scorers.queue import relative_to_worst
 from tessera.core.types import Candidate, PricedRequest
@@ -18,4 +18,4 @@ class RunningRequestsSizeScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate."""
-        return relative_to_worst(pessimistic([c[Load].num_running for c in candidates]))
+        return relative_to_worst(pessimistic([load.num_running for load in facts_of(Load, candidates)]))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from tessera.core.facts import InFlightLoad, PrefixMatch, num_uncached_tokens
+from tessera.core.facts import InFlightLoad, PrefixMatch, facts_of, num_uncached_tokens
 from tessera.core.plugin import NamedFacts, Range, Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -27,7 +27,8 @@ class TokenLoadScorer(Scorer):
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate; 1 where nothing is queued and nothing is asked."""
-        key = (InFlightLoad, self.in_flight_load_producer_name)
+        loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
         limit = self.queue_threshold_tokens
-        queued = [c.facts[key].num_uncached_tokens + num_uncached_tokens(request, c) for c in candidates]
-        return [1.0 - min(tokens, limit) / limit for tokens in queued]
+        asked = [num_uncached_tokens(request, candidate) for candidate in candidates]
+        queued = [load.num_uncached_tokens + tokens for load, tokens in zip(loads, asked, strict=True)]
+        return [1.0 - tokens / limit if tokens < limit else 0.0 for tokens in queued]
