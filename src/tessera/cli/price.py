@@ -25,10 +25,11 @@ from tessera.config.discover import discover
 from tessera.core.draft import DraftMedia
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.media.probe import probe
+from tessera.core.parts import MediaItem, Modality
 from tessera.core.pricing.estimate import DURATION_HEADER, FPS_HEADER, RESOLUTION_HEADER
 from tessera.core.pricing.token import Estimate, TokenProducer
 from tessera.core.router import Router
-from tessera.core.types import InferenceRequest, MediaItem, Modality, ModelProfile, PricedRequest
+from tessera.core.types import InferenceRequest, ModelProfile, PricedRequest
 from tessera.telemetry.records import item_record
 
 _SIZE = re.compile(r"(\d{1,6})x(\d{1,6})", re.ASCII | re.IGNORECASE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tessera.core.types import Modality
+from tessera.core.parts import Modality
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,15 +8,9 @@ from tessera.core.errors import RequestError
 from tessera.core.headers import KEPT_HEADERS, MAX_HEADER_CHARS, positive_number
 from tessera.core.media.digests import text_digests, token_digests
 from tessera.core.media.probe import probe
+from tessera.core.parts import Part, TextPart, TokenPart
 from tessera.core.plugin import Dialect, registered
-from tessera.core.types import (
-    InferenceRequest,
-    ModelProfile,
-    Objective,
-    Part,
-    TextPart,
-    TokenPart,
-)
+from tessera.core.types import InferenceRequest, ModelProfile, Objective
 
 OPAQUE = "opaque"
 """The dialect of a request that is routed unread."""

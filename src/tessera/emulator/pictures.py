@@ -10,7 +10,7 @@ from tessera.core.draft import DraftMedia
 from tessera.core.family import Refused
 from tessera.core.media.probe import probe
 from tessera.core.media.window import is_data_uri
-from tessera.core.types import Modality
+from tessera.core.parts import Modality
 from tessera.emulator import refusals
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.settings import EmulatorSettings

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from tessera.core.types import Candidate, Decision, PricedItem, PricedRequest, Stage, TextPart, TokenPart
+from tessera.core.parts import TextPart, TokenPart
+from tessera.core.types import Candidate, Decision, PricedItem, PricedRequest, Stage
 
 MAX_RECORDS = 1000
 MAX_RECORD_BYTES = 64 << 20

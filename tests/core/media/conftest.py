@@ -12,7 +12,7 @@ import pytest
 
 from tessera.core.draft import DraftMedia
 from tessera.core.media.window import Window
-from tessera.core.types import Modality
+from tessera.core.parts import Modality
 
 IMAGES = Path(os.environ.get("TESSERA_IMAGES_DIR") or Path(__file__).parents[2] / "images")
 SUFFIXES = {".png", ".jpg", ".gif", ".webp", ".bin"}

@@ -12,7 +12,7 @@ from tessera.core.draft import DraftMedia
 from tessera.core.media.identity import MAX_UUID_CHARS, content_identifier, identifier, url_key
 from tessera.core.media.probe import probe
 from tessera.core.media.window import Window
-from tessera.core.types import Modality
+from tessera.core.parts import Modality
 
 Part = Callable[..., DraftMedia]
 

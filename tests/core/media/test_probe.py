@@ -14,7 +14,7 @@ from tessera.core.draft import DraftMedia
 from tessera.core.media.probe import FORMATS, SNIFF_BYTES, probe
 from tessera.core.media.size import Reason, Unsized
 from tessera.core.media.window import MAX_BYTES, MAX_STEPS, Window
-from tessera.core.types import MediaItem, Modality
+from tessera.core.parts import MediaItem, Modality
 
 Part = Callable[..., DraftMedia]
 NAMES = {".png": "png", ".jpg": "jpeg", ".gif": "gif", ".webp": "webp"}

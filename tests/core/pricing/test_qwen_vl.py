@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tessera.core.plugin import Count, Family, Refused, registered
+from tessera.core.family import Count, Family, Refused
+from tessera.core.plugin import registered
 from tessera.core.pricing.qwen_vl import Qwen2VL, Qwen3VL
 
 GOLDEN_DIR = Path(os.environ.get("TESSERA_GOLDEN_DIR", Path(__file__).parents[2] / "golden"))

@@ -20,8 +20,9 @@ from tessera.core.dialects.json_body import (
     text_of,
 )
 from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText
+from tessera.core.parts import Modality
 from tessera.core.plugin import Dialect, plugin
-from tessera.core.types import Modality, ModelProfile
+from tessera.core.types import ModelProfile
 
 MAX_CHOICES = 1024
 

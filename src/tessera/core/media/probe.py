@@ -11,7 +11,7 @@ from tessera.core.media import gif, jpeg, png, webp
 from tessera.core.media.identity import client_uuid, identifier, url_key
 from tessera.core.media.size import Reason, Size, Unsized
 from tessera.core.media.window import Window, is_data_uri
-from tessera.core.types import MediaItem, Modality
+from tessera.core.parts import MediaItem, Modality
 
 
 class Format(Protocol):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tessera.core.headers import positive_number
+from tessera.core.parts import MediaItem, Modality
 from tessera.core.plugin import Range, params
-from tessera.core.types import Basis, MediaItem, Modality
+from tessera.core.types import Basis
 
 DEFAULT_WIDTH = 640
 DEFAULT_HEIGHT = 360

@@ -1,6 +1,7 @@
 """How many tokens is the text of a request? A quarter of its bytes, as llm-d counts."""
 
-from tessera.core.types import InferenceRequest, MediaItem, Prompt, TokenPart
+from tessera.core.parts import MediaItem, Prompt, TokenPart
+from tessera.core.types import InferenceRequest
 
 BYTES_PER_TOKEN = 4
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tessera.core.family import Count, Family
+from tessera.core.parts import MediaItem, Modality
 from tessera.core.plugin import Pricer, camel, params, plugin, registered
 from tessera.core.pricing.estimate import Estimated, ImageEstimate, VideoEstimate, estimate
 from tessera.core.pricing.text import num_text_tokens
-from tessera.core.types import Basis, InferenceRequest, MediaItem, Modality, PricedItem, PricedRequest
+from tessera.core.types import Basis, InferenceRequest, PricedItem, PricedRequest
 
 
 @params
