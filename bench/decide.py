@@ -1,0 +1,172 @@
+"""How long does a decision take, with every filter and scorer there is?
+
+    python bench/decide.py [--write bench/results/decide.json]
+
+``Router.decide`` is called for a chat with three images while a few hundred requests
+are in flight, at several sizes of the fleet: price, match, filter, score, pick, record.
+What is measured is the thread's CPU time of each call, so that whatever else runs on
+the machine does not count; garbage collection is set as ``tessera serve`` sets it. The
+sizes take turns over several rounds, because a shared machine is slower for seconds at
+a time; reported are the medians over the rounds.
+"""
+
+import argparse
+import functools
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bodies import PICTURES, all_bodies
+from tessera.config.load import load_data
+from tessera.core.facts import EndpointState, FirstToken, FleetView, Load
+from tessera.core.rng import SeededRng
+from tessera.core.router import Router
+from tessera.core.types import (
+    Decision,
+    Ending,
+    Endpoint,
+    FirstTokenSource,
+    InferenceRequest,
+    ModelProfile,
+    Outcome,
+)
+from tessera.live.memory import keep_large_blocks
+
+FLEETS = (1, 8, 64, 256)
+FILTERS: tuple[dict[str, Any], ...] = (
+    {"type": "label-selector-filter", "parameters": {"matchLabels": {"app": "vllm"}}},
+    {"type": "decode-filter"},
+    {"type": "utilization-detector", "parameters": {"queueDepthThreshold": 64, "kvCacheUtilThreshold": 1.0}},
+    {"type": "concurrency-detector", "parameters": {"maxConcurrency": 1000}},
+)
+"""Their limits leave everybody in, so that the scorers see the whole fleet."""
+SCORERS = (
+    "token-load-scorer",
+    "active-request-scorer",
+    "queue-scorer",
+    "running-requests-size-scorer",
+    "kv-cache-utilization-scorer",
+    "load-aware-scorer",
+)
+NUM_IN_FLIGHT = 300
+NUM_BEFORE_FIRST_TOKEN = 100
+NUM_KEPT = 1000
+"""Decisions that stay in memory, as for ``/debug``."""
+NUM_VIEWS = 16
+AT = 10.0
+TARGET_MS, TARGET_FLEET = 0.5, 64
+
+
+def make_router() -> Router:
+    plugins = [*FILTERS, *({"type": name} for name in SCORERS), {"type": "max-score-picker"}]
+    profile = {"name": "default", "plugins": [{"pluginRef": each["type"]} for each in plugins]}
+    head = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig"}
+    return load_data(head | {"plugins": plugins, "schedulingProfiles": [profile]}).router
+
+
+@functools.cache
+def make_request() -> InferenceRequest:
+    headers = {":method": "POST", ":path": "/v1/chat/completions", "x-request-id": "7f3c"}
+    request, _ = Router.read(all_bodies()[PICTURES], headers, ModelProfile(), request_id="", at=AT, wall_at=AT)
+    assert sum(not hasattr(part, "digests") for part in request.prompts[0]) == 3
+    return request
+
+
+def make_views(num_endpoints: int) -> list[FleetView]:
+    """The fleet after each of a few rounds of scrapes."""
+    rng = random.Random(num_endpoints)
+    labels = {"app": "vllm", "llm-d.ai/role": "decode"}
+    endpoints = [
+        Endpoint(address=f"10.0.{n // 250}.{n % 250 + 1}", port=8000, labels=labels) for n in range(num_endpoints)
+    ]
+
+    def load() -> Load:
+        return Load(
+            num_waiting=rng.randrange(8),
+            num_running=rng.randrange(64),
+            kv_usage_fraction=rng.random(),
+            block_size=16,
+            num_blocks=20_000,
+            at=AT - 0.05 * rng.random(),
+        )
+
+    return [FleetView(tuple(EndpointState(each, load()) for each in endpoints)) for _ in range(NUM_VIEWS)]
+
+
+def one_round(num_endpoints: int, num_decisions: int) -> dict[str, float]:
+    """Median and p99 of the CPU time of one decision, microseconds."""
+    router, request, views = make_router(), make_request(), make_views(num_endpoints)
+    in_flight: deque[str] = deque()
+    kept: deque[Decision] = deque(maxlen=NUM_KEPT)
+    times_us = []
+    for number in range(NUM_IN_FLIGHT + num_decisions):
+        asked = replace(request, request_id=f"r{number}")
+        rng, view = SeededRng(0, asked.request_id), views[number % NUM_VIEWS]
+        before = time.thread_time_ns()
+        decision = router.decide(asked, view, AT, rng)
+        elapsed = time.thread_time_ns() - before
+        stage = decision.primary_stage
+        assert len(stage.totals) == num_endpoints, "a filter dropped somebody"
+        kept.append(decision)
+        in_flight.append(asked.request_id)
+        if number >= NUM_BEFORE_FIRST_TOKEN:
+            early = in_flight[-NUM_BEFORE_FIRST_TOKEN]
+            router.observe(FirstToken(at=AT, request_id=early, source=FirstTokenSource.COUNTER))
+        if number >= NUM_IN_FLIGHT:
+            times_us.append(elapsed / 1000)
+            router.settle(Outcome(request_id=in_flight.popleft(), ending=Ending.FINISHED, finished_at=AT))
+    return {
+        "median_us": round(statistics.median(times_us), 1),
+        "p99_us": round(statistics.quantiles(times_us, n=100)[98], 1),
+    }
+
+
+def measure(num_rounds: int, num_decisions: int) -> dict[str, Any]:
+    """By number of endpoints: the medians over the rounds, and every round."""
+    rounds: dict[int, list[dict[str, float]]] = {size: [] for size in FLEETS}
+    for _ in range(num_rounds):
+        for size, figures in rounds.items():
+            figures.append(one_round(size, num_decisions))
+    return {
+        str(size): {key: statistics.median(each[key] for each in figures) for key in figures[0]} | {"rounds": figures}
+        for size, figures in rounds.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--num-rounds", type=int, default=5)
+    parser.add_argument("--num-decisions", type=int, default=2000, help="decisions a round, for each size")
+    parser.add_argument("--write", type=Path)
+    args = parser.parse_args()
+    keep_large_blocks()
+    fleets = measure(args.num_rounds, args.num_decisions)
+    result = {
+        "command": "python " + " ".join(["bench/decide.py", *sys.argv[1:]]),
+        "question": f"CPU of one decision; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints",
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "filters": [each["type"] for each in FILTERS],
+        "scorers": SCORERS,
+        "num_items": 3,
+        "num_decisions": args.num_decisions,
+        "num_in_flight": NUM_IN_FLIGHT,
+        "by_num_endpoints": fleets,
+        "meets_target": fleets[str(TARGET_FLEET)]["median_us"] < 1000 * TARGET_MS,
+    }
+    text = json.dumps(result, indent=2) + "\n"
+    print(text)
+    if args.write:
+        args.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What does it cost to read a body, and which part of it: JSON, pictures or text?
+
+    python bench/read.py [--write bench/results/read.json]
+
+``Router.read`` and its stages, each called on its own in every round: the dialect
+(limits, UTF-8, JSON), the probe of each picture (identity: base64 and xxh3 of all of
+it; size: from its headers), the digests of the text. Beside them msgspec alone, which
+only decodes the JSON. Medians of the thread's CPU time; the allocator is set as
+``tessera serve`` sets it.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bodies import all_bodies
+from tessera.core.dialects.chat import ChatBody, ChatDialect
+from tessera.core.draft import DraftMedia, DraftText
+from tessera.core.media.digests import text_digests
+from tessera.core.media.identity import content_identifier
+from tessera.core.media.probe import probe
+from tessera.core.media.window import Window
+from tessera.core.parts import MediaItem
+from tessera.core.router import Router
+from tessera.core.types import ModelProfile
+from tessera.live.memory import keep_large_blocks
+
+HEADERS = {":method": "POST", ":path": "/v1/chat/completions", "content-type": "application/json"}
+PROFILE = ModelProfile()
+ROUND_BYTES = 400_000_000
+MIN_ROUNDS, MAX_ROUNDS = 50, 2000
+
+
+def stages(body: bytes) -> Mapping[str, Callable[[], object]]:
+    """What is timed, by name."""
+    draft = ChatDialect().parse(body, PROFILE)
+    media = [part for part in draft.prompts[0] if isinstance(part, DraftMedia)]
+    texts = [str(part.text).encode() for part in draft.prompts[0] if isinstance(part, DraftText) and part.text]
+    dialect = ChatDialect()
+    return {
+        "read": lambda: Router.read(body, HEADERS, PROFILE, request_id="r", at=0.0, wall_at=0.0),
+        "dialect": lambda: dialect.parse(body, PROFILE),
+        "probe": lambda: [probe(part) for part in media],
+        "probe_identity": lambda: [content_identifier(Window(part.url or "")) for part in media],
+        "digests": lambda: [text_digests(text) for text in texts],
+        "msgspec_alone": lambda: msgspec.json.decode(body, type=ChatBody),
+    }
+
+
+def measure(body: bytes) -> dict[str, Any]:
+    """Median microseconds of each stage; all of them in turn in every round."""
+    calls = stages(body)
+    num_rounds = min(MAX_ROUNDS, max(MIN_ROUNDS, ROUND_BYTES // len(body)))
+    times_us: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(num_rounds):
+        for name, call in calls.items():
+            before = time.thread_time_ns()
+            call()
+            times_us[name].append((time.thread_time_ns() - before) / 1000)
+    medians = {f"{name}_us": round(statistics.median(values), 1) for name, values in times_us.items()}
+    return {"body_bytes": len(body), "num_rounds": num_rounds, **medians}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", type=Path)
+    args = parser.parse_args()
+    bodies = all_bodies()
+    for name, body in bodies.items():
+        request, _ = Router.read(body, HEADERS, PROFILE, request_id="r", at=0.0, wall_at=0.0)
+        items = [part for part in request.prompts[0] if isinstance(part, MediaItem)]
+        assert all(item.width and item.format == "jpeg" for item in items), f"a picture of {name!r} was not understood"
+    keep_large_blocks()
+    result = {
+        "command": "python " + " ".join(["bench/read.py", *sys.argv[1:]]),
+        "question": "CPU to read a body",
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "by_body": {name: measure(body) for name, body in bodies.items()},
+    }
+    text = json.dumps(result, indent=2) + "\n"
+    print(text)
+    if args.write:
+        args.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

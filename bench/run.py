@@ -1,0 +1,98 @@
+"""What does ``make bench`` run? Every benchmark, one after another, each in a process of its own.
+
+    python bench/run.py [NAME ...]
+
+Results go to ``bench/results/NAME.json``; about five minutes for all of them. Ends with
+1 where one has failed, after the others have run.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One script and what its result says in a line."""
+
+    name: str
+    headline: Callable[[Result], str]
+    write_option: tuple[str, ...] = ("--write",)
+
+    @property
+    def result_path(self) -> Path:
+        return HERE / "results" / f"{self.name}.json"
+
+    @property
+    def command(self) -> list[str]:
+        """Relative to the repository: the result keeps it."""
+        result = self.result_path.relative_to(HERE.parent)
+        return [sys.executable, f"bench/{self.name}.py", *self.write_option, str(result)]
+
+
+def _decide(result: Result) -> str:
+    figures = result["by_num_endpoints"]["64"]
+    return f"{figures['median_us']:.0f} us a decision at 64 endpoints, p99 {figures['p99_us']:.0f}"
+
+
+def _read(result: Result) -> str:
+    return ", ".join(f"{name}: {each['read_us'] / 1000:.2f} ms" for name, each in result["by_body"].items())
+
+
+def _scrape(result: Result) -> str:
+    return f"{result['tessera_uvloop']['core_fraction']:.2f} of a core for 100 endpoints every 50 ms"
+
+
+def _first_token(result: Result) -> str:
+    costs = {name: each["us_per_request"] for name, each in result["Envoy CPU"].items()}
+    return f"Envoy {costs['with_tag']} us a request with the tag, {costs['without_tag']} without"
+
+
+def _extproc(result: Result) -> str:
+    cell = next(each for each in result["cells"] if each["num_clients"] == 16)
+    ways = [f"{name} {each['envoy_us']:.0f} + {each['picker_us']:.0f}" for name, each in cell["ways"].items()]
+    return f"{cell['body']}, 16 clients, us of Envoy + picker: {', '.join(ways)}"
+
+
+BENCHES = (
+    Bench("decide", _decide),
+    Bench("read", _read),
+    Bench("scrape", _scrape),
+    Bench("first_token", _first_token, write_option=()),
+    Bench("extproc", _extproc),
+)
+
+
+def run(bench: Bench, number: int, total: int) -> bool:
+    """Run one, with a line before it and one after it; whether it succeeded."""
+    print(f"[{number}/{total}] {bench.name} ...", flush=True)
+    began = time.monotonic()
+    # What it prints is in its result, too.
+    done = subprocess.run(bench.command, cwd=HERE.parent, stdout=subprocess.DEVNULL, check=False)
+    took = f"{time.monotonic() - began:.0f} s"
+    if done.returncode != 0:
+        print(f"      failed with status {done.returncode} after {took}", flush=True)
+        return False
+    print(f"      {took}: {bench.headline(json.loads(bench.result_path.read_text()))}", flush=True)
+    return True
+
+
+def main() -> None:
+    wanted = set(sys.argv[1:])
+    if unknown := wanted - {bench.name for bench in BENCHES}:
+        sys.exit(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(b.name for b in BENCHES)}")
+    chosen = [bench for bench in BENCHES if not wanted or bench.name in wanted]
+    succeeded = [run(bench, number, len(chosen)) for number, bench in enumerate(chosen, 1)]
+    sys.exit(0 if all(succeeded) else 1)
+
+
+if __name__ == "__main__":
+    main()
