@@ -1,0 +1,174 @@
+"""One stream through the whole live router, without a socket: what is carried out, and what a fault touches."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tessera.core.facts import InFlightLoad, Joined, Load, Scraped
+from tessera.core.filters.concurrency_detector import ConcurrencyDetector
+from tessera.core.plugin import Scorer
+from tessera.core.types import Ending, ModelProfile
+from tessera.live.extproc import ext_proc_pb2 as pb
+from tessera.live.extproc.budget import BodyBudget
+from tessera.live.service import INLINE_BYTES, RouterService
+from tessera.live.stream import Stream
+
+MODES = pb.ProcessingMode
+CHAT = "/v1/chat/completions"
+
+
+class Breaks(Scorer):
+    """Fails for requests of one model."""
+
+    name = "breaks"
+
+    def score(self, request, candidates):
+        if request.request.model == "bad":
+            raise KeyError("a secret")
+        return [1.0] * len(candidates)
+
+
+class Fixture:
+    """A service with a clock of its own, one endpoint, and every outcome."""
+
+    def __init__(self, build, **router):
+        self.now = 100.0
+        self.outcomes = []
+        budget = BodyBudget(limit_bytes=1 << 30, per_body_bytes=1 << 26)
+        self.service = RouterService(
+            build.router(**router),
+            ModelProfile(),
+            seed=7,
+            budget=budget,
+            clock=lambda: self.now,
+            wall_clock=lambda: 1e9,
+        )
+        self.service.on_outcome = self.outcomes.append
+        endpoint = build.endpoint(1)
+        self.service.observe(Joined(at=100.0, endpoint=endpoint))
+        load = Load(num_waiting=0, num_running=0, kv_usage_fraction=0.0, at=100.0)
+        self.service.observe(Scraped(at=100.0, endpoint_id=endpoint.id, load=load))
+
+    @property
+    def load(self):
+        return self.service.router.producers[0].load_of("10.0.0.1:8000")
+
+    def stream(self):
+        return Stream(self.service)
+
+
+@pytest.fixture
+def live(build):
+    one = Fixture(build, scorers=[(Breaks(), 1.0)], filters=[ConcurrencyDetector(max_concurrency=2)])
+    yield one
+    one.service.close()
+
+
+def headers(mode=MODES.BUFFERED, path=CHAT, *, end=False):
+    pairs = [(":method", "POST"), (":path", path)]
+    values = [pb.HeaderValue(key=key, raw_value=value.encode()) for key, value in pairs]
+    return pb.ProcessingRequest(
+        request_headers=pb.HttpHeaders(headers=pb.HeaderMap(headers=values), end_of_stream=end),
+        protocol_config=pb.ProtocolConfiguration(request_body_mode=mode),
+    )
+
+
+def body(model="good", text="hello"):
+    data = msgspec.json.encode({"model": model, "messages": [{"role": "user", "content": text}], "stream": True})
+    return pb.ProcessingRequest(request_body=pb.HttpBody(body=data, end_of_stream=True))
+
+
+async def send(stream, *messages):
+    answers = []
+    for message in messages:
+        answers += await stream.receive(message)
+    return answers
+
+
+async def test_a_request_is_routed_charged_and_settled(live):
+    stream = live.stream()
+    go_on, routed = await send(stream, headers(), body())
+    assert go_on == pb.ProcessingResponse(request_headers=pb.HeadersResponse())
+    assert routed.dynamic_metadata["envoy.lb"]["x-gateway-destination-endpoint"] == "10.0.0.1:8000"
+    assert (live.load.num_requests, live.load.num_uncached_tokens, live.service.budget.held_bytes) == (1, 3, 0)
+    live.now = 101.0
+    stream.closed()
+    (outcome,) = live.outcomes
+    assert (outcome.ending, outcome.finished_at, outcome.decision.request.at) == (Ending.FINISHED, 101.0, 100.0)
+    assert live.load == InFlightLoad()
+
+
+@pytest.mark.parametrize("mode", [MODES.NONE, MODES.STREAMED])
+async def test_a_gateway_that_keeps_the_body_gets_a_destination_too(live, mode):
+    (routed,) = await send(live.stream(), headers(mode))
+    assert routed.WhichOneof("response") == "request_headers"
+    (decision,) = live.service.decisions._decisions
+    assert (decision.request.dialect, decision.request.guesses) == ("opaque", ("body-not-sent",))
+
+
+async def test_a_large_body_is_read_beside_the_loop(live):
+    _, routed = await send(live.stream(), headers(), body(text="x" * INLINE_BYTES))
+    assert routed.WhichOneof("response") == "request_body"
+    assert live.load.num_uncached_tokens == (INLINE_BYTES + 4) // 4
+
+
+async def test_a_fault_of_ours_answers_its_own_request_alone(live):
+    healthy, broken = live.stream(), live.stream()
+    await send(healthy, headers())
+    _, refusal = await send(broken, headers(), body("bad"))
+    assert refusal.immediate_response.status.code == 500
+    assert msgspec.json.decode(refusal.immediate_response.body)["error"]["type"] == "internal_server_error"
+    assert b"secret" not in refusal.immediate_response.body
+    (routed,) = await send(healthy, body())
+    assert routed.WhichOneof("response") == "request_body"
+    assert live.load.num_requests == 1
+    broken.closed()
+    healthy.closed()
+    assert [outcome.ending for outcome in live.outcomes] == [Ending.REJECTED, Ending.FINISHED]
+    assert b'tessera_internal_errors_total{where="stream"} 1.0' in live.service.metrics.page()
+
+
+async def test_a_stream_that_breaks_off_before_a_decision_is_cancelled(live):
+    stream = live.stream()
+    await send(stream, headers(MODES.FULL_DUPLEX_STREAMED))
+    stream.closed()
+    (outcome,) = live.outcomes
+    assert (outcome.ending, outcome.decision) == (Ending.CANCELLED, None)
+    assert live.load == InFlightLoad()
+
+
+async def test_a_body_that_is_no_json_is_a_400(live):
+    stream = live.stream()
+    wrong = pb.ProcessingRequest(request_body=pb.HttpBody(body=b"{", end_of_stream=True))
+    _, refusal = await send(stream, headers(), wrong)
+    assert refusal.immediate_response.status.code == 400
+    stream.closed()
+    (outcome,) = live.outcomes
+    assert (outcome.ending, outcome.status) == (Ending.REJECTED, 400)
+
+
+async def test_a_full_pool_tells_the_client_to_wait(live):
+    for _ in range(2):
+        await send(live.stream(), headers(), body())
+    stream = live.stream()
+    _, refusal = await send(stream, headers(), body())
+    answered = {each.header.key: each.header.raw_value for each in refusal.immediate_response.headers.set_headers}
+    assert refusal.immediate_response.status.code == 429
+    assert (answered["x-llm-d-request-dropped-reason"], answered["retry-after"]) == (b"rejected-saturated", b"1")
+    stream.closed()
+    assert live.load.num_requests == 2
+    assert [outcome.status for outcome in live.outcomes] == [429]
+
+
+async def test_a_client_that_leaves_while_its_body_is_read_is_cancelled(live):
+    stream = live.stream()
+    await send(stream, headers())
+    reading = asyncio.create_task(stream.receive(body(text="x" * (INLINE_BYTES * 8))))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    stream.closed()
+    assert [outcome.ending for outcome in live.outcomes] == [Ending.CANCELLED]
+    assert live.load == InFlightLoad()
+    assert live.service.budget.held_bytes == 0
