@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from tessera.cli.main import app
 from tessera.config.shipped import shipped
 
+MEDIA = Path(__file__).parents[1] / "media"
 METRICS_PAGE = Path(__file__).parents[1] / "live" / "data" / "vllm-metrics.txt"
 
 
@@ -134,6 +135,36 @@ def test_price_of_a_clip_by_its_headers() -> None:
     assert (priced["items"][0]["basis"], priced["items"][0]["reason"]) == ("default", "header")
 
 
+def test_price_of_a_clip_and_a_sound_by_the_models_rule() -> None:
+    (clip,) = as_json("price", "--video", "1280x720@24x10", "--family", "qwen3-vl")["items"]
+    assert (clip["width"], clip["height"], clip["num_frames"], clip["duration_s"]) == (1280, 720, 240, 10)
+    # Ten pairs of frames, 880 cells each, and the times between them; llm-d sees 20 frames of 900.
+    assert (clip["num_tokens"], clip["num_embeds"], clip["llmd_num_tokens"]) == (8_880, 8_800, 18_000)
+    assert (clip["size_basis"], clip["reason"]) == ("exact", None)
+    for family, expected in (("qwen3-omni", 130), ("qwen2.5-omni", 250)):
+        (sound,) = as_json("price", "--audio", "10", "--family", family)["items"]
+        assert (sound["num_tokens"], sound["duration_s"], sound["llmd_num_tokens"]) == (expected, 10, 106_682)
+
+
+def test_price_of_files_goes_by_what_is_in_them(tmp_path: Path) -> None:
+    clip, sound, moving = (tmp_path / name for name in ("a.png", "b.mp4", "c.mp4"))
+    clip.write_bytes((MEDIA / "mov_rotated_90.mov").read_bytes())
+    sound.write_bytes((MEDIA / "wav_pcm16.wav").read_bytes())
+    moving.write_bytes((MEDIA / "gif_clip.gif").read_bytes())
+    items = as_json("price", clip, sound, moving, MEDIA / "m4a_aac_mono.m4a", "--family", "qwen3-omni")["items"]
+    assert [(item["modality"], item["format"], item["duration_s"]) for item in items] == [
+        ("video", "mp4", 2.0),
+        ("audio", "wav", 0.5),
+        ("image", "gif", None),
+        ("audio", "mp4", 2.0),
+    ]
+    assert (items[0]["width"], items[0]["height"], items[0]["num_frames"]) == (48, 64, 20)
+    assert {item["size_basis"] for item in items} == {"exact"}
+    table = run("price", clip, sound).output
+    assert "48x64, 2.0 s" in table
+    assert "0.5 s" in table
+
+
 def test_price_of_a_batch(tmp_path: Path) -> None:
     path = tmp_path / "batch.jsonl"
     path.write_text('{"model": "a", "prompt": "12345678"}\n\n{"model": "b", "messages": []}\n')
@@ -142,11 +173,36 @@ def test_price_of_a_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "arguments", "num_tokens"),
+    [
+        ({"prompt": "12345678"}, (), 2),
+        ({"messages": [{"role": "user", "content": "1234"}]}, (), 2),
+        ({"messages": [{"role": "user", "content": "1234"}], "system": "ab"}, (), 4),
+        ({"input": "1234"}, (), 2),
+        ({"token_ids": [7, 8, 9]}, (), 3),
+        ({"input": "1234", "prompt": "12345678"}, ("--path", "/v1/responses"), 2),
+        ({"input": "1234"}, ("--path", "/v1/embeddings"), 0),
+    ],
+)
+def test_price_of_a_body_by_its_fields_or_by_its_path(
+    tmp_path: Path, body: dict, arguments: tuple[str, ...], num_tokens: int
+) -> None:
+    path = tmp_path / "body.json"
+    path.write_text(json.dumps(body))
+    assert as_json("price", path, *arguments)["num_prompt_tokens"] == num_tokens
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ((), "nothing to price"),
         (("--image", "12"), "WIDTHxHEIGHT"),
         (("--image", "0x5"), "WIDTHxHEIGHT"),
+        (("--video", "640x360"), "WIDTHxHEIGHT@FPSxSECONDS"),
+        (("--video", "640x360@0x10"), "WIDTHxHEIGHT@FPSxSECONDS"),
+        (("--video", "640x360@1x0.1"), "less than one frame"),
+        (("--audio", "0"), "seconds"),
+        (("--audio", "1e9"), "seconds"),
         (("--family", "nope", "--image", "1x1"), "qwen3-vl"),
         (("missing.json",), "missing.json"),
     ],
@@ -157,9 +213,7 @@ def test_price_says_what_is_wrong(arguments: tuple[str, ...], says: str) -> None
     assert says in result.output
 
 
-def test_explain_shows_every_endpoint_and_routes_nothing(
-    request_file: Path, endpoints: Path, tmp_path: Path
-) -> None:
+def test_explain_shows_every_endpoint_and_routes_nothing(request_file: Path, endpoints: Path, tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.json"
     loads = {"10.0.0.1:8000": {"num_waiting": 4, "num_running": 9}, "10.0.0.2:8000": {"page": str(METRICS_PAGE)}}
     metrics.write_text(json.dumps(loads))

@@ -30,7 +30,9 @@ def test_an_empty_configuration_gets_everything(config):
     assert loaded.router.scheduler.handler.type == "single-profile-handler"
     assert loaded.router.scheduler.num_fallbacks == 2
     assert loaded.router.pricer.name == "token-producer"
-    assert loaded.profile == ModelProfile(dialects=frozenset({"chat", "completions"}))
+    assert loaded.profile == ModelProfile(
+        dialects=frozenset({"chat", "completions", "responses", "transcriptions", "messages", "generate"})
+    )
     assert loaded.routing == RoutingSpec()
     assert loaded.parsers == ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
     assert loaded.feature_gates == {"flowControl": False, "haPopulateNonLeaderDatastore": True}
@@ -80,7 +82,8 @@ def test_weights_default_to_one_and_order_is_kept(config):
 
 def test_a_default_producer_is_added_for_what_is_read(config):
     loaded = load_data(config("token-load-scorer"))
-    assert names(loaded.router.producers) == names(loaded.router.memories) == ["inflight-load-producer"]
+    assert names(loaded.router.producers) == ["inflight-load-producer"]
+    assert names(loaded.router.memories) == ["token-producer", "inflight-load-producer"]
     assert "producer 'inflight-load-producer': 'token-load-scorer' reads InFlightLoad" in loaded.additions
 
 
@@ -272,11 +275,20 @@ def test_a_file_in_json_is_read_too(config, tmp_path: Path):
     assert profile_of(load_file(tmp_path / "c.json"))[1] == [("queue-scorer", 1.0)]
 
 
-def test_only_configured_parsers_read_bodies() -> None:
-    text = """
+@pytest.mark.parametrize(
+    ("parser", "dialects"),
+    [
+        ("passthrough-parser", set()),
+        ("openai-parser", {"chat", "completions", "responses", "transcriptions"}),
+        ("anthropic-parser", {"messages"}),
+        ("vllmhttp-parser", {"generate"}),
+    ],
+)
+def test_only_configured_parsers_read_bodies(parser, dialects) -> None:
+    text = f"""
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
-plugins: [{type: random-picker}, {type: passthrough-parser}]
-requestHandler: {parsers: [{pluginRef: passthrough-parser}]}
+plugins: [{{type: random-picker}}, {{type: {parser}}}]
+requestHandler: {{parsers: [{{pluginRef: {parser}}}]}}
 """
-    assert load_text(text).profile.dialects == frozenset()
+    assert load_text(text).profile.dialects == dialects

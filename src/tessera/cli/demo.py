@@ -5,6 +5,7 @@ import json
 import random
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import aiohttp
@@ -32,6 +33,7 @@ def demo(
     rate: Annotated[float, typer.Option(help="Requests a second.", min=0.1)] = 10.0,
     speed: Annotated[float, typer.Option(help="Speed of the emulated servers; 1 is one H200 pair.", min=0.01)] = 1.0,
     seed: Annotated[int, typer.Option(help="The same seed draws the same traffic.")] = 0,
+    svg: Annotated[Path | None, typer.Option(help="Also save the result as a picture.", show_default=False)] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")] = False,
 ) -> None:
     """Start four emulated servers, Tessera and Envoy, and send the same traffic twice: by round robin, then by Tessera.
@@ -46,7 +48,7 @@ def demo(
         with out.status(f"drawing {num_requests} requests"):
             traffic = draw_traffic(num_requests, rate, seed)
         fleet = DemoFleet(model=MODEL, num_servers=servers, speed=speed, config=config)
-        asyncio.run(_interruptible(_demo(fleet, traffic, keep=keep)))
+        asyncio.run(_interruptible(_demo(fleet, traffic, svg=svg, keep=keep)))
 
 
 async def _interruptible(work: Any) -> None:
@@ -61,7 +63,7 @@ async def _interruptible(work: Any) -> None:
         out.print("stopped; everything that the demo started is gone")
 
 
-async def _demo(fleet: DemoFleet, traffic: "Sequence[DemoRequest]", *, keep: bool) -> None:
+async def _demo(fleet: DemoFleet, traffic: "Sequence[DemoRequest]", *, svg: Path | None, keep: bool) -> None:
     with out.status("starting the servers, Tessera and Envoy"):
         await fleet.__aenter__()
     try:
@@ -75,9 +77,12 @@ async def _demo(fleet: DemoFleet, traffic: "Sequence[DemoRequest]", *, keep: boo
                 served.append(
                     [{key: now[key] - was[key] for key in now} for was, now in zip(before, after, strict=True)]
                 )
+            out.record = svg is not None
             out.print(_comparison(passes))
             out.print(_per_endpoint(fleet, served))
             await _explain_one(session, fleet)
+            if svg is not None:
+                out.save_svg(str(svg), title="tessera demo")
         if keep:
             _print_curl(fleet)
             await asyncio.Event().wait()

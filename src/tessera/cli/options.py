@@ -33,6 +33,10 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+ModelDirOption = Annotated[
+    Path | None,
+    typer.Option(help="A folder with the served model's config.json and preprocessor files.", show_default=False),
+]
 HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", help="A request header, `name: value`. May be repeated.")
 ]

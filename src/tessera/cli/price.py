@@ -1,6 +1,5 @@
 """``tessera price``: what does this request, picture or clip cost in tokens, and how well is that known?"""
 
-import base64
 import json
 import re
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tessera.cli.options import (
@@ -15,6 +15,8 @@ from tessera.cli.options import (
     Format,
     FormatOption,
     HeaderOption,
+    ModelDirOption,
+    err,
     out,
     parse_headers,
     print_json,
@@ -22,17 +24,21 @@ from tessera.cli.options import (
     said_plainly,
 )
 from tessera.config.discover import discover
+from tessera.config.model_folder import read_model_files
 from tessera.core.draft import DraftMedia
 from tessera.core.errors import ConfigError, Problem
+from tessera.core.media import gif
 from tessera.core.media.probe import probe
 from tessera.core.parts import MediaItem, Modality
-from tessera.core.pricing.estimate import DURATION_HEADER, FPS_HEADER, RESOLUTION_HEADER
+from tessera.core.pricing.estimate import DURATION_HEADER, FPS_HEADER, MAX_DURATION_S, RESOLUTION_HEADER
 from tessera.core.pricing.token import Estimate, TokenProducer
 from tessera.core.router import Router
 from tessera.core.types import InferenceRequest, ModelProfile, PricedRequest
 from tessera.telemetry.records import item_record
 
 _SIZE = re.compile(r"(\d{1,6})x(\d{1,6})", re.ASCII | re.IGNORECASE)
+_WAV_BYTES_PER_S, _WAV_HEAD_BYTES = 32_000, 44
+"""Of a sound that is known by its length alone: 16 kHz, 16 bits, one channel, which is what llm-d's rule would see."""
 _CLIP = re.compile(r"(\d{1,6}x\d{1,6})@(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", re.ASCII | re.IGNORECASE)
 
 
@@ -47,7 +53,11 @@ def price(
     family: Annotated[
         str | None, typer.Option(help="A model family instead of a config's rule: qwen3-vl, qwen2.5-vl, ...")
     ] = None,
+    model_dir: ModelDirOption = None,
     header: HeaderOption = None,
+    path: Annotated[
+        str | None, typer.Option(help="The request's path; without it, the body's fields tell.", show_default=False)
+    ] = None,
     image: Annotated[list[str] | None, typer.Option(help="A picture by its size, 1280x720. May be repeated.")] = None,
     video: Annotated[str | None, typer.Option(help="A clip as WIDTHxHEIGHT@FPSxSECONDS, 1280x720@24x10.")] = None,
     audio: Annotated[float | None, typer.Option(help="A sound by its length in seconds.")] = None,
@@ -65,8 +75,8 @@ def price(
     """
     with said_plainly():
         discover()
-        producer = _producer(config, family)
-        headers = parse_headers(header)
+        producer = _producer(config, family, model_dir)
+        headers = parse_headers(header) | ({":path": path} if path else {})
         if batch:
             records = [_record(producer, producer.price(each)) for each in _requests_of_batch(batch, headers)]
             _print_batch(records, format_)
@@ -79,16 +89,24 @@ def price(
         _print_table(record)
 
 
-def _producer(config: Path | None, family: str | None) -> TokenProducer:
-    if family is None:
+def _producer(config: Path | None, family: str | None, model_dir: Path | None) -> TokenProducer:
+    given = [name for name, value in (("--config", config), ("--family", family), ("--model-dir", model_dir)) if value]
+    if len(given) > 1:
+        raise ConfigError([Problem("", f"{' and '.join(given)} stand beside each other; give one of them")])
+    if family is None and model_dir is None:
         pricer = read_config(config, ignore_missing=True).router.pricer
         assert isinstance(pricer, TokenProducer), "token-producer is the only pricer"
         return pricer
-    if config is not None:
-        raise ConfigError([Problem("--family", "stands beside --config; give one of the two")])
-    producer = TokenProducer(estimate=Estimate(model={"family": family}))
+    producer = TokenProducer(estimate=Estimate(model={"family": family} if family else {"path": str(model_dir)}))
     if problems := [Problem("--family", message) for _, message in producer.check()]:
         raise ConfigError(problems)
+    if model_dir is not None:
+        files, missing = read_model_files(model_dir)
+        for name in missing:
+            err.print(f"[yellow]warning[/yellow]: {model_dir} has no {name}: published defaults stand in for it")
+        if not producer.furnish(files):
+            names = ", ".join(files.architectures) or "none"
+            raise ConfigError([Problem("--model-dir", f"no family prices this model (architectures: {names})")])
     return producer
 
 
@@ -103,9 +121,9 @@ def _request(
     extra = [_file_item(path) for path in inputs if path not in bodies]
     extra += [_image_item(text) for text in images]
     if video is not None:
-        extra.append(_bare_item(Modality.VIDEO))
+        extra.append(_clip_item(video))
     if audio is not None:
-        extra.append(_bare_item(Modality.AUDIO, duration_s=audio))
+        extra.append(_sound_item(audio))
     if not bodies and not extra:
         raise ConfigError([Problem("", "nothing to price: name a file, or give --image, --video, --audio or --batch")])
     return InferenceRequest(
@@ -117,23 +135,31 @@ def _request(
         prompts=(*request.prompts, tuple(extra)) if extra else request.prompts,
         headers=request.headers,
         mm_processor_kwargs=request.mm_processor_kwargs,
+        media_io_kwargs=request.media_io_kwargs,
         body_bytes=request.body_bytes,
     )
 
 
 def _read(body: bytes, headers: dict[str, str]) -> InferenceRequest:
     """A body whose API is told by its fields, unless a ``:path`` header says it."""
-    path = headers.get(":path") or ("/v1/completions" if _is_completion(body) else "/v1/chat/completions")
+    path = headers.get(":path") or _path_of(body)
     request, _ = Router.read(body, {**headers, ":path": path}, ModelProfile(), request_id="price", at=0.0, wall_at=0.0)
     return request
 
 
-def _is_completion(body: bytes) -> bool:
+_PATHS = {"prompt": "/v1/completions", "input": "/v1/responses", "token_ids": "/inference/v1/generate"}
+"""The API by the field that only it has."""
+
+
+def _path_of(body: bytes) -> str:
+    """The path of a body that says none: ``messages`` are a chat's, Anthropic's where ``system`` stands beside them."""
     try:
         fields = json.loads(body)
     except ValueError:
-        return False
-    return isinstance(fields, dict) and "prompt" in fields and "messages" not in fields
+        fields = None
+    if not isinstance(fields, dict) or "messages" in fields:
+        return "/v1/messages" if isinstance(fields, dict) and "system" in fields else "/v1/chat/completions"
+    return next((path for field, path in _PATHS.items() if field in fields), "/v1/chat/completions")
 
 
 def _requests_of_batch(path: Path, headers: dict[str, str]) -> Iterator[InferenceRequest]:
@@ -144,8 +170,13 @@ def _requests_of_batch(path: Path, headers: dict[str, str]) -> Iterator[Inferenc
 
 
 def _file_item(path: Path) -> MediaItem:
+    """What the first bytes say, whatever the name: a clip, a sound, else a picture; a GIF is a picture."""
     content = path.read_bytes()
-    return probe(DraftMedia(modality=Modality.IMAGE, base64=base64.b64encode(content).decode()))
+    for modality in (Modality.VIDEO, Modality.AUDIO):
+        item = probe(DraftMedia(modality=modality, content=content))
+        if item.format not in {None, gif.NAME}:
+            return item
+    return probe(DraftMedia(modality=Modality.IMAGE, content=content), uses_pillow=True)
 
 
 def _image_item(text: str) -> MediaItem:
@@ -155,15 +186,39 @@ def _image_item(text: str) -> MediaItem:
     return _bare_item(Modality.IMAGE, width=int(size[1]), height=int(size[2]))
 
 
+def _clip_item(text: str) -> MediaItem:
+    size, fps, seconds = _clip_fields(text)
+    num_frames = round(fps * seconds)
+    if not num_frames:
+        raise ConfigError([Problem("--video", f"got {text!r}, less than one frame")])
+    width, height = (int(side) for side in size.lower().split("x"))
+    known = {"width": width, "height": height, "num_frames": num_frames, "duration_s": num_frames / fps}
+    return _bare_item(Modality.VIDEO, **known)
+
+
 def _video_headers(text: str | None) -> dict[str, str]:
+    """The clip as a client of llm-d would declare it, so that llm-d's rule is asked about the same clip."""
     if text is None:
         return {}
+    size, fps, seconds = _clip_fields(text)
+    return {RESOLUTION_HEADER: size, FPS_HEADER: str(fps), DURATION_HEADER: str(seconds)}
+
+
+def _clip_fields(text: str) -> tuple[str, float, float]:
+    """Size, frames a second and seconds."""
     clip = _CLIP.fullmatch(text)
-    if clip is None:
+    if clip is None or not all(float(value) for value in re.split("[x@]", text.lower())):
         raise ConfigError(
             [Problem("--video", f"got {text!r}, expected WIDTHxHEIGHT@FPSxSECONDS such as 1280x720@24x10")]
         )
-    return {RESOLUTION_HEADER: clip[1], FPS_HEADER: clip[2], DURATION_HEADER: clip[3]}
+    return clip[1], float(clip[2]), float(clip[3])
+
+
+def _sound_item(seconds: float) -> MediaItem:
+    if not 0 < seconds <= MAX_DURATION_S:
+        raise ConfigError([Problem("--audio", f"got {seconds}, expected seconds, at most {MAX_DURATION_S:.0f}")])
+    num_bytes = round(seconds * _WAV_BYTES_PER_S) + _WAV_HEAD_BYTES
+    return _bare_item(Modality.AUDIO, duration_s=seconds, num_bytes=num_bytes)
 
 
 def _bare_item(modality: Modality, **known: Any) -> MediaItem:
@@ -178,7 +233,7 @@ def _record(producer: TokenProducer, priced: PricedRequest) -> dict[str, Any]:
     ]
     return {
         "model": priced.request.model,
-        "family": producer.family_name,
+        "family": producer.family_name(priced.request),
         "items": items,
         "num_text_tokens": priced.num_text_tokens,
         "num_prompt_tokens": priced.num_prompt_tokens,
@@ -198,15 +253,21 @@ def _print_batch(records: list[dict[str, Any]], format_: Format) -> None:
 
 def _print_table(record: dict[str, Any]) -> None:
     rule = record["family"] or "llm-d's estimate"
-    table = Table(title=f"{record['model'] or 'a request'}, priced by {rule}")
-    for name in ("item", "size", "tokens", "embeds", "wrapper", "llm-d says", "basis", "reason"):
-        table.add_column(name, justify="right" if name in {"tokens", "embeds", "wrapper", "llm-d says"} else "left")
+    table = Table(title=f"{record['model'] or 'a request'}, priced by {rule}", box=SIMPLE_HEAD, pad_edge=False)
+    numbers = ("tokens", "embeds", "wrapper", "llm-d")
+    for name in ("item", "size", *numbers, "rule is", "size is"):
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
+    has_reason = any(item["reason"] for item in record["items"])
+    if has_reason:
+        table.add_column("reason", overflow="fold")
     for item in record["items"]:
-        size = f"{item['width']}x{item['height']}" if item["width"] else "unknown"
+        size = [f"{item['width']}x{item['height']}"] if item["width"] else []
+        size += [f"{item['duration_s']:.1f} s"] if item["duration_s"] is not None else []
         kind = f"{item['index']} {item['format'] or item['modality']}"
         counts = [str(item[name]) for name in ("num_tokens", "num_embeds", "num_wrapper_tokens", "llmd_num_tokens")]
-        basis = f"{item['basis']} (rule {item['rule_basis']}, size {item['size_basis']})"
-        table.add_row(kind, size, *counts, basis, item["reason"] or "")
+        known = (item["rule_basis"], item["size_basis"])
+        reason = (item["reason"] or "",) if has_reason else ()
+        table.add_row(kind, " ".join(size) or "unknown", *counts, *known, *reason)
     if record["items"]:
         out.print(table)
     out.print(f"text {record['num_text_tokens']} tokens, prompt [bold]{record['num_prompt_tokens']}[/bold] tokens")

@@ -55,17 +55,8 @@ def serve(
     """
     with said_plainly():
         start_logging(log_level)
-        loaded = read_config(config, ignore_missing=ignore_missing_plugins)
-        _say_what_was_read(loaded)
-        if loaded.missing_plugins and not ignore_missing_plugins:
-            raise ConfigError(
-                [
-                    Problem(each.path, f"{each}; --ignore-missing-plugins leaves it out")
-                    for each in loaded.missing_plugins
-                ]
-            )
         settings = ServeSettings(
-            config=loaded,
+            config=_read(config, ignore_missing=ignore_missing_plugins),
             endpoints_path=endpoints,
             bind=bind,
             listen_port=listen,
@@ -86,12 +77,18 @@ def start_logging(level: str) -> None:
     logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
-def _say_what_was_read(loaded: LoadedConfig) -> None:
+def _read(config: Path | None, *, ignore_missing: bool) -> LoadedConfig:
+    """The configuration, with what it warns of and what was added said; refused where a plugin is missing."""
+    loaded = read_config(config, ignore_missing=ignore_missing)
     for warning in loaded.warnings:
         err.print("[yellow]warning[/yellow]: ", end="")
         err.print(str(warning), markup=False, soft_wrap=True)
     for addition in loaded.additions:
         err.print(f"added: {addition}", style="dim", markup=False, soft_wrap=True)
+    if loaded.missing_plugins and not ignore_missing:
+        leave_out = "--ignore-missing-plugins leaves it out"
+        raise ConfigError([Problem(each.path, f"{each.message}; {leave_out}") for each in loaded.missing_plugins])
+    return loaded
 
 
 async def run_until_signalled(settings: ServeSettings, drain_timeout_s: float) -> None:

@@ -1,12 +1,20 @@
 """Does a configuration that loads make sense? What an operator would want to know before the traffic does."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from tessera.config.load import LoadedConfig
+from tessera.config.model_folder import read_model_files
 from tessera.core.errors import Problem
 from tessera.core.facts import Load
+from tessera.core.family import Count, Family
+from tessera.core.parts import MediaItem, Modality, Prompt
 from tessera.core.plugin import Plugin
+from tessera.core.pricing.robust import median
+from tessera.core.pricing.served_model import served_model
+from tessera.core.pricing.token import TokenProducer
 from tessera.core.scheduler import Profile
+from tessera.core.types import InferenceRequest
 
 
 def advice(config: LoadedConfig) -> list[Problem]:
@@ -42,3 +50,54 @@ def _plugins(profile: Profile) -> Iterator[Plugin]:
     yield from profile.filters
     yield from (scorer for scorer, _ in profile.scorers)
     yield profile.picker
+
+
+TYPICAL_SIZES = ((224, 224), (640, 480), (1280, 720), (1920, 1080), (2480, 3508), (3840, 2160), (100, 2000))
+"""Pictures by which an estimator is compared with a model: icons, photos, a scan, a screen, a banner."""
+MAX_ERROR = 0.2
+"""Typical error from which an estimator does not fit."""
+
+
+def fit(config: LoadedConfig, model_dir: Path) -> list[Problem]:
+    """Where the configuration cannot fit the model whose files are in ``model_dir``.
+
+    Raises:
+        ConfigError: the files cannot be read.
+    """
+    files, missing = read_model_files(model_dir)
+    found = [Problem("--model-dir", f"{model_dir} has no {name}; published defaults stand in") for name in missing]
+    served = served_model({"path": str(model_dir)}, files)
+    if served is None:
+        names = ", ".join(files.architectures) or "none"
+        what = f"no family prices this model (architectures: {names}): nothing to compare"
+        return [*found, Problem("--model-dir", what)]
+    pricer = config.router.pricer
+    if isinstance(pricer, TokenProducer) and (problem := _estimator(pricer, served.family, model_dir)):
+        found.append(problem)
+    return found
+
+
+def _estimator(pricer: TokenProducer, family: Family, model_dir: Path) -> Problem | None:
+    """Whether pictures are priced as the model counts them."""
+    errors: list[float] = []
+    shown = ""
+    for width, height in TYPICAL_SIZES:
+        count = family.image(width, height)
+        if not isinstance(count, Count):
+            continue
+        true = count.num_tokens + count.num_wrapper_tokens
+        priced = _price(pricer, width, height)
+        errors.append(abs(priced - true) / max(1, true))
+        if (width, height) == (1280, 720):
+            shown = f"a 1280x720 picture is priced {priced} tokens, {family.type} counts {true}; "
+    if not errors or median(errors) <= MAX_ERROR:
+        return None
+    what = f"{shown}the typical error is {median(errors):.0%}. Set estimate: {{model: {{path: {model_dir}}}}}"
+    return Problem("token-producer.parameters.estimate", what)
+
+
+def _price(pricer: TokenProducer, width: int, height: int) -> int:
+    item = MediaItem(modality=Modality.IMAGE, format=None, identifier="check", width=width, height=height)
+    prompt: Prompt = (item,)
+    request = InferenceRequest(request_id="check", at=0.0, wall_at=0.0, dialect="chat", prompts=(prompt,))
+    return pricer.price(request).num_prompt_tokens

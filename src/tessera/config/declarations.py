@@ -58,20 +58,25 @@ def declaration(
         "chat/completions/render",
         "completions/render",
         "images/generations",
+        "audio/transcriptions",
+        "audio/translations",
     ),
 )
 class OpenAIParser(Declaration):
-    """Reads the bodies of OpenAI's API: chat completions and completions; its other paths are routed unread."""
+    """Reads the bodies of OpenAI's API: chat completions, completions, responses, transcriptions and translations.
+
+    Its other paths are routed unread.
+    """
 
 
 @declaration("parser", "anthropic-parser", suffixes=("messages", "messages/count_tokens"))
 class AnthropicParser(Declaration):
-    """Claims the paths of Anthropic's messages API, which are routed unread until their dialect is here."""
+    """Reads the bodies of Anthropic's messages API; ``count_tokens`` is routed unread."""
 
 
 @declaration("parser", "vllmhttp-parser", suffixes=("inference/v1/generate",))
 class VllmHttpParser(Declaration):
-    """Claims the path of vLLM's generate API, which is routed unread until its dialect is here."""
+    """Reads the bodies of vLLM's generate API: token ids, and the media that stand in them."""
 
 
 @declaration("parser", "passthrough-parser")

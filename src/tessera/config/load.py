@@ -10,6 +10,7 @@ from tessera.config.blocks import decode, seen
 from tessera.config.declarations import DECLARATIONS
 from tessera.config.defaults import complete
 from tessera.config.discover import discover
+from tessera.config.furnish import furnish
 from tessera.config.legacy import API_VERSIONS, modernise
 from tessera.config.missing import MissingPlugin, missing_plugins, without_missing
 from tessera.config.paths import reading_order
@@ -56,16 +57,16 @@ class LoadedConfig:
 
 def load_file(path: Path, *, ignore_missing: bool = False) -> LoadedConfig:
     """The configuration in a YAML or JSON file of at most 1 MiB; raises as ``load_data``."""
-    return load_text(document.read_file(path), ignore_missing=ignore_missing)
+    return load_text(document.read_file(path), ignore_missing=ignore_missing, folder=path.parent)
 
 
-def load_text(text: str, *, ignore_missing: bool = False) -> LoadedConfig:
+def load_text(text: str, *, ignore_missing: bool = False, folder: Path = Path()) -> LoadedConfig:
     """The configuration in a YAML or JSON text of at most 1 MiB; raises as ``load_data``."""
-    return load_data(document.parse(text), ignore_missing=ignore_missing)
+    return load_data(document.parse(text), ignore_missing=ignore_missing, folder=folder)
 
 
-def load_data(data: Any, *, ignore_missing: bool = False) -> LoadedConfig:
-    """The configuration in plain data, bounded as a document is.
+def load_data(data: Any, *, ignore_missing: bool = False, folder: Path = Path()) -> LoadedConfig:
+    """The configuration in plain data, bounded as a document is; its ``path`` parameters are relative to ``folder``.
 
     A plugin of a type that llm-d has and we lack is left out, with whatever refers
     to it or reads from it. ``missing_plugins`` names it, and it stays in
@@ -79,15 +80,15 @@ def load_data(data: Any, *, ignore_missing: bool = False) -> LoadedConfig:
     if not isinstance(data, dict):
         raise ConfigError([Problem("", f"got {seen(data)}, expected a mapping with apiVersion, kind and plugins")])
     modern, rewritten = modernise(data)
-    loaded, plan = _load(modern, rewritten)
+    loaded, plan = _load(modern, rewritten, folder)
     if not (ignore_missing and loaded.missing_plugins):
         return loaded
-    kept, _ = _load(without_missing(modern, plan), rewritten)
+    kept, _ = _load(without_missing(modern, plan), rewritten, folder)
     ignored = [Problem(f"{each.path}.type", f"ignored: {each.message}") for each in loaded.missing_plugins]
     return replace(kept, warnings=(*ignored, *loaded.warnings))
 
 
-def _load(data: dict[str, Any], warnings: list[Problem]) -> tuple[LoadedConfig, Plan]:
+def _load(data: dict[str, Any], warnings: list[Problem], folder: Path) -> tuple[LoadedConfig, Plan]:
     envelope, problems = decode(Envelope, data, "")
     plan = Plan(envelope=envelope or salvage(Envelope, data), problems=problems, warnings=list(warnings))
     _head(plan, data)
@@ -100,6 +101,7 @@ def _load(data: dict[str, Any], warnings: list[Problem]) -> tuple[LoadedConfig, 
     if plan.problems:
         raise ConfigError(_sorted(plan.problems))
     router = assemble.make_router(plan)
+    profile = furnish(plan, router, ModelProfile(dialects=_dialects(plan)), folder)
     if plan.problems:
         raise ConfigError(_sorted(plan.problems))
     for each in assemble.unused(plan):
@@ -107,7 +109,7 @@ def _load(data: dict[str, Any], warnings: list[Problem]) -> tuple[LoadedConfig, 
     parsers = [plan.declared[ref].type if ref in plan.declared else ref for ref in plan.parsers]
     loaded = LoadedConfig(
         router=router,
-        profile=ModelProfile(dialects=_dialects(plan)),
+        profile=profile,
         routing=plan.envelope.routing,
         data_layer=assemble.make_data_layer(plan),
         parsers=tuple(each for each in dict.fromkeys(parsers) if each in DECLARATIONS),

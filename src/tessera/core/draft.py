@@ -29,15 +29,21 @@ class DraftTokens:
 
 @dataclass(slots=True, kw_only=True)
 class DraftMedia:
-    """A media part: a URL (``data:`` or a link), bare base64, or only a uuid."""
+    """A media part: a URL (``data:`` or a link), bare base64, the bytes themselves, or only a uuid."""
 
     modality: Modality
     url: str | None = None
     base64: str | None = None
     """Bare base64 without a data-URI head (``input_audio.data``)."""
+    content: memoryview | bytes | None = None
+    """The bytes themselves, where the body carries them as they are: a file of a multipart form."""
     format: str | None = None
     """What the client says the format is; never trusted, only hashed."""
     uuid: str | None = None
+    is_embeds: bool = False
+    """Whether the content is a tensor that stands in for the encoder's output: it has no format and no size."""
+    num_tokens_declared: int | None = None
+    """Prompt positions that the client says the item takes, at most the prompt's length."""
 
 
 DraftPart = DraftText | DraftTokens | DraftMedia
@@ -56,4 +62,5 @@ class Draft:
     cache_salt: str | None = None
     session_id: str | None = None
     mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    media_io_kwargs: Mapping[str, Any] = field(default_factory=dict)
     guesses: list[str] = field(default_factory=list)

@@ -81,6 +81,11 @@ class ModelFiles:
         return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
     @property
+    def has_processor(self) -> bool:
+        """Whether any file says the image processor's settings."""
+        return bool(self.preprocessor or self.processor or self.params)
+
+    @property
     def vision(self) -> Mapping[str, Any]:
         """``vision_config``, also where it stands inside ``thinker_config``."""
         return section(self.config, "vision_config") or section(section(self.config, "thinker_config"), "vision_config")
@@ -128,6 +133,8 @@ class Family(Plugin):
     configurable = False
     architectures: ClassVar[frozenset[str]] = frozenset()
     """Class names in config.json that use this rule."""
+    needs_processor: ClassVar[bool] = True
+    """Whether the rule depends on the processor's files; if not, config.json says it all."""
     model_names: ClassVar[tuple[str, ...]] = ()
     """Parts of a served model's name, in lower case, from which the family is guessed; the longest that fits wins."""
 
@@ -149,6 +156,11 @@ class Family(Plugin):
     @classmethod
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that ``mm_processor_kwargs`` say, of the server or of a request."""
+        return {}
+
+    @classmethod
+    def from_media_io_kwargs(cls, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that ``media_io_kwargs`` say, of the server or of a request: ``{"video": {"fps": 1}}``."""
         return {}
 
     def image(self, width: int, height: int, *, num_images: int = 1) -> Count | Refused:

@@ -1,5 +1,11 @@
 """Which request headers may the router look at, and what may they claim?"""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+"""Of a body that is read without its request."""
 KEPT_HEADERS = (
     "x-request-id",
     "x-session-id",

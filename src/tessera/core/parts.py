@@ -18,6 +18,8 @@ class TextPart:
 
     num_bytes: int
     """UTF-8 bytes of the run, role included."""
+    num_tokens: int | None = None
+    """What the model's tokenizer counts, where there is one."""
     digests: bytes = b""
     """xxh3 64-bit digests of its 64-byte chunks, 8 little-endian bytes each."""
 
@@ -55,6 +57,8 @@ class MediaItem:
     num_channels: int | None = None
     num_bytes: int = 0
     """Length of the decoded content, 0 for a link."""
+    num_tokens_declared: int | None = None
+    """Prompt positions that a client which sends token ids says the item takes; never more than the ids it sent."""
     reason: str | None = None
     """Why the size is not known, where it is not."""
 

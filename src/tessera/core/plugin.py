@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
 from tessera.core.facts import FleetEvent
+from tessera.core.headers import NO_HEADERS
 from tessera.core.types import (
     Candidate,
     Decision,
@@ -253,8 +254,11 @@ class Dialect(Plugin):
     paths: ClassVar[tuple[str, ...]]
     """Path suffixes that speak it; the longest that fits wins."""
 
-    def parse(self, body: bytes, profile: ModelProfile) -> Draft:
-        """What the body asks; raises RequestError where no engine could read it."""
+    def parse(self, body: bytes, profile: ModelProfile, headers: Mapping[str, str] = NO_HEADERS) -> Draft:
+        """What the body asks; raises RequestError where no engine could read it.
+
+        ``headers`` are the request's, names in lower case: a multipart body's boundary stands there.
+        """
         raise NotImplementedError
 
 

@@ -58,27 +58,23 @@ def read_request(
             media items than ``profile`` allows.
     """
     dialect = dialect_for(headers, profile)
-    draft = dialect.parse(body, profile) if dialect and body is not None else Draft(dialect=OPAQUE)
-    num_items = sum(isinstance(part, DraftMedia) for prompt in draft.prompts for part in prompt)
-    if num_items > profile.max_items:
-        raise RequestError(
-            f"the request carries {num_items} media items, at most {profile.max_items} are accepted; split it",
-            status=400,
-            code="too_many_media_items",
-        )
+    draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
+    _bound_parts(draft, profile)
     request = InferenceRequest(
         request_id=request_id,
         at=at,
         wall_at=wall_at,
         dialect=draft.dialect,
         model=draft.model,
-        prompts=tuple(tuple(_measure(part) for part in prompt) for prompt in draft.prompts),
+        engine_model=profile.engine_model,
+        prompts=tuple(tuple(_measure(part, profile) for part in prompt) for prompt in draft.prompts),
         cache_salt=draft.cache_salt,
         stream=draft.stream,
         max_output_tokens=draft.max_output_tokens,
         num_choices=draft.num_choices,
         session_id=draft.session_id,
         mm_processor_kwargs=draft.mm_processor_kwargs,
+        media_io_kwargs=draft.media_io_kwargs,
         objective=_objective(headers),
         headers={name: value[:MAX_HEADER_CHARS] for name in KEPT_HEADERS if (value := headers.get(name)) is not None},
         body_bytes=len(body or b""),
@@ -87,15 +83,35 @@ def read_request(
     return request, draft
 
 
-def _measure(part: DraftPart) -> Part:
+def _bound_parts(draft: Draft, profile: ModelProfile) -> None:
+    num_parts = sum(len(prompt) for prompt in draft.prompts)
+    num_items = sum(isinstance(part, DraftMedia) for prompt in draft.prompts for part in prompt)
+    for what, count, limit, code in (
+        ("media items", num_items, profile.max_items, "too_many_media_items"),
+        ("parts", num_parts, profile.max_parts, "too_many_parts"),
+    ):
+        if count > limit:
+            message = f"the request carries {count} {what}, at most {limit} are accepted; split it"
+            raise RequestError(message, status=400, code=code)
+
+
+def _measure(part: DraftPart, profile: ModelProfile) -> Part:
     if isinstance(part, DraftText):
         text = part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass")
         if part.role:
             text = part.role.encode("utf-8", "surrogatepass") + text
-        return TextPart(num_bytes=len(text), digests=text_digests(text))
+        return TextPart(num_bytes=len(text), num_tokens=_count(part, profile), digests=text_digests(text))
     if isinstance(part, DraftTokens):
         return TokenPart(num_tokens=len(part.token_ids), digests=token_digests(part.token_ids))
-    return probe(part)
+    return probe(part, uses_pillow=profile.uses_pillow)
+
+
+def _count(part: DraftText, profile: ModelProfile) -> int | None:
+    """Tokens of the text alone: roles and markers belong to the chat template."""
+    if profile.tokenizer is None:
+        return None
+    text = part.text.decode("utf-8", "replace") if isinstance(part.text, bytes) else part.text
+    return profile.tokenizer.count(text)
 
 
 def _objective(headers: Mapping[str, str]) -> Objective:

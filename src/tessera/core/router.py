@@ -4,7 +4,7 @@ This is the one place where the stages are strung together. Live traffic, the
 simulator, ``tessera explain`` and the benchmarks all call these methods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -77,8 +77,7 @@ class Router:
         """Choose, and remember the choice: load is reserved before the next request is looked at."""
         decision = self.choose(request, view, at, rng)
         if decision.rejection is None:
-            for memory in self.memories:
-                memory.record(decision)
+            self._tell(lambda memory: memory.record(decision))
         return decision
 
     def choose(self, request: InferenceRequest, view: FleetView, at: float, rng: Rng) -> Decision:
@@ -103,18 +102,34 @@ class Router:
         )
 
     def observe(self, event: FleetEvent) -> None:
-        """Tell every memory that the fleet changed."""
-        for memory in self.memories:
-            memory.observe(event)
+        """Tell every memory that the fleet changed; raises as ``settle``."""
+        self._tell(lambda memory: memory.observe(event))
 
     def settle(self, outcome: Outcome) -> list[Finding]:
-        """Tell every memory what came of a request; exactly once a request."""
-        return [finding for memory in self.memories for finding in memory.settle(outcome)]
+        """Tell every memory what came of a request; exactly once a request.
+
+        Raises:
+            ExceptionGroup: what memories raised, after all of them were told: one
+                plugin's fault must not leave another's ledger open.
+        """
+        findings: list[Finding] = []
+        self._tell(lambda memory: findings.extend(memory.settle(outcome)))
+        return findings
 
     def close(self) -> None:
-        """Close every plugin."""
+        """Close every plugin; raises as ``settle``."""
+        self._tell(lambda memory: memory.close())
+
+    def _tell(self, say: Callable[[Plugin], object]) -> None:
+        faults: list[Exception] = []
         for memory in self.memories:
-            memory.close()
+            try:
+                say(memory)
+            except Exception as fault:
+                fault.add_note(f"in plugin {memory.name!r}")
+                faults.append(fault)
+        if faults:
+            raise ExceptionGroup("plugins failed", faults)
 
     def _allowed(self, request: InferenceRequest, view: FleetView, at: float) -> tuple[list[EndpointState], list[str]]:
         """The states that the gateway's subset allows, old scrapes replaced by ignorance."""

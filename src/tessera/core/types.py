@@ -51,6 +51,8 @@ class InferenceRequest:
     dialect: str
     """``chat``, ``completions``, ...; ``opaque`` for a request that is routed unread."""
     model: str = ""
+    engine_model: str = ""
+    """The engine's ``--model`` string, where it is known."""
     prompts: tuple[Prompt, ...] = ()
     cache_salt: str | None = None
     lora: str | None = None
@@ -59,6 +61,9 @@ class InferenceRequest:
     num_choices: int = 1
     session_id: str | None = None
     mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the model's processor, as far as they are kept."""
+    media_io_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """How media is to be loaded, by modality (``{"video": {"num_frames": 32}}``), as far as it is kept."""
     subset: tuple[str, ...] | None = None
     """``ip:port`` of the endpoints that the gateway allows; nothing where it does not restrict."""
     objective: Objective = Objective()
@@ -74,6 +79,13 @@ class InferenceRequest:
         return self.num_choices * max(1, len(self.prompts))
 
 
+class TextTokens(Protocol):
+    """Counts the tokens of a text; thread-safe."""
+
+    def count(self, text: str) -> int | None:
+        """Tokens of ``text``; nothing where they cannot be counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """What is known of the served model and what a body may hold; immutable, swapped whole."""
@@ -84,10 +96,16 @@ class ModelProfile:
     """Names of the dialects that are read; nothing: all that there are."""
     max_items: int = 1024
     """Media items a request may carry (vLLM's own default is 999 for each modality)."""
+    max_parts: int = 65_536
+    """Parts of all prompts: runs of text, id lists, media items."""
     max_structure: int = 500_000
     """JSON objects and arrays a body may hold."""
     max_values: int = 4_000_000
     """Commas a body may hold, which bounds its numbers and keys."""
+    tokenizer: TextTokens | None = None
+    """Counts text exactly; nothing: a quarter of its bytes."""
+    uses_pillow: bool = False
+    """Whether Pillow is asked about pictures that no parser of ours knows. Never on an event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +145,8 @@ class PricedRequest:
     request: InferenceRequest
     items: tuple[PricedItem, ...] = ()
     num_text_tokens: int = 0
+    text_basis: Basis = Basis.DEFAULT
+    """How well the text's tokens are known."""
     num_template_tokens: int = 0
     """The model's template constant."""
 

@@ -10,7 +10,7 @@ MAX_ROWS = 1000
 
 
 class AdminServer:
-    """``/healthz``, ``/readyz``, ``/metrics``, ``/debug/decisions`` and ``/debug/decisions/{request-id}``."""
+    """``/healthz``, ``/readyz``, ``/metrics``, and under ``/debug`` the pricing table and the last decisions."""
 
     def __init__(self, service: RouterService) -> None:
         self._service = service
@@ -21,6 +21,7 @@ class AdminServer:
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                web.get("/debug/pricing", self._pricing),
                 web.get("/debug/decisions", self._decisions),
                 web.get("/debug/decisions/{request_id}", self._decision),
             ]
@@ -50,6 +51,9 @@ class AdminServer:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._service.metrics.page(), content_type="text/plain", charset="utf-8")
+
+    async def _pricing(self, _: web.Request) -> web.Response:
+        return _json({"rows": self._service.pricing_table()})
 
     async def _decisions(self, request: web.Request) -> web.Response:
         text = request.query.get("limit", "100")

@@ -18,6 +18,7 @@ from tessera.live.envoy_clusters import write_endpoints
 from tessera.live.envoy_process import EnvoyProcess
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.grpc_server import GrpcServer
+from tessera.live.models import watch_models
 from tessera.live.scrape_settings import make_scraper
 from tessera.live.service import RouterService
 
@@ -75,6 +76,9 @@ class LiveRouter:
         settings = self._settings
         self._spawn(self._discover())
         self._spawn(self.service.run_timers())
+        if not settings.config.profile.engine_model:
+            fleet = self.service.fleet
+            self._spawn(watch_models(lambda: fleet.endpoints, self.service.serves, _log.warning))
         await self._until_discovered()
         grpc_port = await self._grpc.start(settings.bind, settings.grpc_port)
         ports = {"grpc": grpc_port, "metrics": await self._admin.start(settings.bind, settings.metrics_port)}

@@ -19,12 +19,12 @@ from tessera.live.envoy_clusters import (
     typed,
 )
 from tessera.live.extproc.names import (
-    DESTINATION,
-    DESTINATION_SERVED,
     FIRST_BODY_TAG,
     LB_NAMESPACE,
     LOG_NAME,
     OWN_NAMESPACE,
+    STRIPPED_NAMES,
+    STRIPPED_PREFIX,
     USAGE_NAMESPACE,
 )
 
@@ -33,16 +33,8 @@ BASELINE_LISTENER: Final = "baseline"
 _EXT_PROC: Final = "ext_proc"
 _ACCESS_LOG: Final = "access_log"
 
-_STRIPPED_NAMES: Final = (
-    DESTINATION,
-    DESTINATION_SERVED,
-    "x-prefiller-host-port",
-    "x-encoder-hosts-ports",
-    "x-kv-cache-source-host-port",
-    "x-llm-d-request-dropped-reason",
-)
-# Without the second prefix a client could ask for retries of its own (x-envoy-retry-on) or shorten time-outs.
-_STRIPPED_PREFIXES: Final = ("x-tessera-", "x-envoy-")
+# Without the last prefix a client could ask for retries of its own (x-envoy-retry-on) or shorten time-outs.
+_STRIPPED_PREFIXES: Final = (STRIPPED_PREFIX, "x-envoy-")
 
 _USAGE_PATHS: Final = (
     ("prompt_tokens", ("usage", "prompt_tokens")),
@@ -203,7 +195,7 @@ def _routes(settings: EnvoySettings) -> dict[str, Any]:
 
 
 def _strip_filter() -> dict[str, Any]:
-    mutations: list[dict[str, Any]] = [{"remove": name} for name in _STRIPPED_NAMES]
+    mutations: list[dict[str, Any]] = [{"remove": name} for name in STRIPPED_NAMES]
     mutations += [{"remove_on_match": {"key_matcher": {"prefix": prefix}}} for prefix in _STRIPPED_PREFIXES]
     return _filter(
         "strip",

@@ -1,7 +1,8 @@
 """The live router: what every socket of this process tells and asks.
 
 It reads, decides, keeps the ledgers honest and counts. All methods belong to the
-event loop's thread; only ``Router.read`` of large bodies runs in a pool.
+event loop's thread; only ``Router.read`` of large bodies, and of pictures that Pillow
+has to look at, runs in a pool.
 """
 
 import asyncio
@@ -13,10 +14,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from secrets import token_hex
+from typing import Any
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, num_uncached_tokens
 from tessera.core.matching.first_token import FirstTokenTracker
 from tessera.core.matching.inflight_load import InflightLoadProducer
+from tessera.core.media.size import Reason
+from tessera.core.parts import MediaItem
+from tessera.core.pricing.token import TokenProducer
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
@@ -29,9 +34,12 @@ from tessera.telemetry.records import DecisionLog
 
 INLINE_BYTES = 256 << 10
 """Bodies up to this are read on the loop (about 0.1 ms); larger ones in the pool."""
+INLINE_TOKENISED_BYTES = 8 << 10
+"""The same where text is tokenised, at about 1 ms for 10 KB."""
 READ_THREADS = 2
 PREFILL_TOKENS_PER_S = 15_928.0
 """Rate behind a predicted first token until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
+MODEL_MODALITY = ("model", "modality")
 TICK_S = 0.02
 """How often waits are looked at."""
 
@@ -80,39 +88,51 @@ class RouterService:
     def observe(self, event: FleetEvent) -> None:
         """The fleet changed: an endpoint came, left, or was scraped."""
         self.fleet.apply(event)
-        self.router.observe(event)
+        self._guarded("observe", lambda: self.router.observe(event))
         for first in self.first_tokens.observe(event):
             self._first_token(first)
         self._release_due()
 
     async def read(self, ask: Ask, request_id: str) -> InferenceRequest:
-        """What a request asks; raises RequestError."""
-        job = partial(
+        """What a request asks; raises RequestError.
+
+        Small bodies are read here, and once more in the pool where a picture is of a
+        format that only Pillow knows; large ones are read in the pool at once.
+        """
+        read = partial(
             Router.read,
             ask.body,
             ask.headers,
-            self.profile,
             request_id=request_id,
             at=self.clock(),
             wall_at=self._wall_clock(),
         )
-        if len(ask.body or b"") <= INLINE_BYTES:
-            request, _ = job()
-        else:
-            request, _ = await asyncio.get_running_loop().run_in_executor(self._pool, job)
+        inline_bytes = INLINE_BYTES if self.profile.tokenizer is None else INLINE_TOKENISED_BYTES
+        is_small = len(ask.body or b"") <= inline_bytes
+        request = read(self.profile)[0] if is_small else None
+        if request is None or _has_slow_format(request):
+            profile = replace(self.profile, uses_pillow=True)
+            request = (await asyncio.get_running_loop().run_in_executor(self._pool, read, profile))[0]
         guesses = (*request.guesses, ask.guess) if ask.guess else request.guesses
         return replace(request, subset=ask.subset, guesses=guesses)
 
-    def decide(self, request: InferenceRequest, opened_at: float) -> Decision:
-        """Choose the endpoints of a request that arrived at ``opened_at``, and reserve its load."""
+    def decide(self, request: InferenceRequest, opened_at: float, *, shows_body: bool = False) -> Decision:
+        """Choose the endpoints of a request that arrived at ``opened_at``, and reserve its load.
+
+        ``shows_body`` says that the gateway will show us the answer's body as it streams.
+        """
         at = self.clock()
         rng = SeededRng(self._seed, request.request_id)
         decision = self.router.decide(request, self.fleet.view(), at, rng)
         self.decisions.add(decision)
         self.metrics.decided(decision, self.clock() - at)
         if decision.rejection is None:
-            self._follow(decision, opened_at, at)
+            self._follow(decision, opened_at, at, shows_body=shows_body and request.stream)
         return decision
+
+    def serves(self, engine_model: str) -> None:
+        """The engines' own name of the model that they serve; empty where they disagree."""
+        self.profile = replace(self.profile, engine_model=engine_model)
 
     def responded(self, request_id: str, status: int) -> None:
         """The status of a response was seen on its stream."""
@@ -120,7 +140,9 @@ class RouterService:
 
     def response_began(self, request_id: str) -> None:
         """The first bytes of a response's body were seen on its stream."""
-        if first := self.first_tokens.seen(request_id, self.clock()):
+        now = self.clock()
+        self.open.first_token(request_id, FirstTokenSource.BODY, now)
+        if first := self.first_tokens.seen(request_id, now):
             self._first_token(first)
 
     def stream_ended(self, request_id: str, *, is_early: bool, was_held: bool) -> None:
@@ -139,6 +161,11 @@ class RouterService:
             predicted_first_at=self._predicted.get(request_id, 0.0),
         )
 
+    def pricing_table(self) -> list[dict[str, Any]]:
+        """How far the price is from what engines count, one row for each model and modality."""
+        pricer = self.router.pricer
+        return pricer.table() if isinstance(pricer, TokenProducer) else []
+
     def logged(self, entry: LogEntry) -> None:
         """The proxy's access log told of a request."""
         self.open.logged(entry, self.clock())
@@ -156,7 +183,7 @@ class RouterService:
         self.router.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _follow(self, decision: Decision, opened_at: float, at: float) -> None:
+    def _follow(self, decision: Decision, opened_at: float, at: float, *, shows_body: bool) -> None:
         """Wait for the first token and the end of a request that was just sent."""
         request = decision.request
         stage = decision.primary_stage
@@ -168,7 +195,10 @@ class RouterService:
         predicted_at = at + tokens / PREFILL_TOKENS_PER_S
         self._predicted[request.request_id] = predicted_at
         self.open.decided(decision, opened_at)
-        self.first_tokens.sent(request.request_id, stage.winner.id, at, request.num_engine_requests, predicted_at)
+        num_engine_requests = request.num_engine_requests
+        self.first_tokens.sent(
+            request.request_id, stage.winner.id, at, num_engine_requests, predicted_at, has_body=shows_body
+        )
 
     def _release_due(self) -> None:
         for event in self.first_tokens.due(self.clock()):
@@ -176,18 +206,29 @@ class RouterService:
 
     def _first_token(self, event: FirstToken) -> None:
         self.open.first_token(event.request_id, event.source, event.at)
-        self.router.observe(event)
+        self._guarded("observe", lambda: self.router.observe(event))
 
     def _settle(self, outcome: Outcome) -> None:
         self.first_tokens.ended(outcome.request_id)
         self._predicted.pop(outcome.request_id, None)
-        for finding in self.router.settle(outcome):
-            _log.warning(finding.message)
+        self._guarded("settle", lambda: self._tell_outcome(outcome))
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
+
+    def _tell_outcome(self, outcome: Outcome) -> None:
         self.metrics.settled(outcome)
         if self.on_outcome:
             self.on_outcome(outcome)
-        if _log.isEnabledFor(logging.INFO):
-            _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
+        for finding in self.router.settle(outcome):
+            _log.warning(finding.message)
+
+    def _guarded(self, where: str, work: Callable[[], None]) -> None:
+        """Do what must not end a task that serves every request; its fault is logged and counted."""
+        try:
+            work()
+        except Exception:
+            _log.exception("%s failed", where)
+            self.metrics.failed(where)
 
     def _ended_early(self) -> None:
         self.metrics.streams_ended_early.inc()
@@ -224,7 +265,18 @@ class RouterService:
         tokens = [((name,), float(load.num_uncached_tokens)) for name, load in in_flight]
         yield "tessera_inflight_tokens", "Uncached tokens before their first token.", ("endpoint",), tokens
         yield "llm_d_epp_request_running", "Requests sent and not ended.", (), [((), float(len(self.open)))]
+        priced = [row for row in self.pricing_table() if "bias" in row]
+        biases = [((row["model"], row["modality"]), row["bias"]) for row in priced]
+        yield "tessera_estimate_bias", "Typical price over what the engine counted, less 1.", MODEL_MODALITY, biases
+        errors = [((row["model"], row["modality"]), row["error_factor"]) for row in priced]
+        yield "tessera_estimate_error_factor", "Typical error, as a factor of at least 1.", MODEL_MODALITY, errors
         yield "tessera_bodies_held_bytes", "Bytes of bodies being read.", (), [((), float(self.budget.held_bytes))]
+
+
+def _has_slow_format(request: InferenceRequest) -> bool:
+    """Whether a picture was left unread because only Pillow may know its format."""
+    parts = (part for prompt in request.prompts for part in prompt)
+    return any(isinstance(part, MediaItem) and part.reason == Reason.SLOW_FORMAT for part in parts)
 
 
 def _log_fields(outcome: Outcome) -> Iterator[tuple[str, object]]:

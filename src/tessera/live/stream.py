@@ -66,7 +66,9 @@ class Stream:
 
     async def _answer(self, ask: Ask) -> list[Command]:
         request = await self._service.read(ask, self._id)
-        decision = self._decision = self._service.decide(request, self._opened_at)
+        decision = self._decision = self._service.decide(
+            request, self._opened_at, shows_body=self._handler.shows_response_body
+        )
         if rejection := decision.rejection:
             retry_after_s = RETRY_AFTER_S if rejection.reason.status == 429 else None
             raise Rejected(rejection.reason, rejection.message, retry_after_s=retry_after_s)

@@ -47,6 +47,7 @@ TTFT_BUCKETS = LATENCY_BUCKETS[:24]
 DECISION_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1)
 TOKEN_BUCKETS = tuple(float(1 << power) for power in range(0, 21, 1) if power not in (1, 2))
 BYTE_BUCKETS = tuple(float(64 << power) for power in range(0, 25, 2))
+RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 0.95, 0.99, 1.01, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 MODEL_LABELS = ("model_name", "target_model_name", "fairness_id", "priority")
 DEFAULT_FLOW = "default-flow"
 """llm-d's fairness id of a request that names none."""
@@ -108,6 +109,19 @@ class Metrics:
         self._decision_s = self._histogram(
             "llm_d_epp_scheduler_e2e_duration_seconds", "Pricing, matching and scheduling.", DECISION_BUCKETS, ()
         )
+        self._add_own()
+
+    def _add_own(self) -> None:
+        """The families that llm-d has not."""
+        self._estimate_ratio = self._histogram(
+            "tessera_estimate_ratio",
+            "Prompt tokens by price over those by usage.",
+            RATIO_BUCKETS,
+            ("model", "modality"),
+        )
+        self._estimate_reports = self._counter(
+            "tessera_estimate_reports_total", "Usage reports compared with the price.", ("model", "modality")
+        )
         self._rejections = self._counter(
             "tessera_rejections_total",
             "Requests turned away, by reason and the filter that left nobody.",
@@ -155,6 +169,7 @@ class Metrics:
             streaming = "true" if decision.request.stream else "false"
             self._ttft.labels(*labels, streaming).observe(max(0.0, outcome.first_token_at - decision.request.at))
         if usage := outcome.usage:
+            self._estimated(decision, usage.prompt_tokens)
             self._input.labels(*labels).observe(usage.prompt_tokens)
             if usage.completion_tokens is not None:
                 self._output.labels(*labels).observe(usage.completion_tokens)
@@ -168,6 +183,15 @@ class Metrics:
             self._served.labels(endpoint).inc()
             if winner and winner.id != outcome.endpoint:
                 self._fallbacks.labels(endpoint).inc()
+
+    def _estimated(self, decision: Decision, counted: int) -> None:
+        """How far the whole prompt's price was off, by what the prompt holds."""
+        kinds = {str(item.item.modality) for item in decision.priced.items}
+        modality = "text" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
+        model = self._model(decision.request.model)
+        self._estimate_reports.labels(model, modality).inc()
+        if counted > 0:
+            self._estimate_ratio.labels(model, modality).observe(decision.priced.num_prompt_tokens / counted)
 
     def refused(self, code: str) -> None:
         """Count a request that was answered as 4xx before a decision."""

@@ -1,25 +1,27 @@
 """What does an OpenAI chat completion ask?
 
 Roles and text parts in prompt order, tool calls with the message they belong to,
-media parts as vLLM takes them. Parts of unknown type and fields of unexpected
-type are passed over, not refused: the engine says what it thinks of them.
+media parts as vLLM takes them. Fields of unexpected type are passed over, not
+refused: the engine says what it thinks of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
+from tessera.core.dialects.content_parts import Unread, message, pieces_of, sifted, tools_run
 from tessera.core.dialects.json_body import (
-    bounded_mapping,
     count_of,
     encoded,
+    media_kwargs,
     name_of,
     optional_text,
     read_json,
     text_of,
 )
-from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText
+from tessera.core.draft import Draft, DraftMedia, DraftPart
+from tessera.core.headers import NO_HEADERS
 from tessera.core.parts import Modality
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import ModelProfile
@@ -40,65 +42,48 @@ class ChatBody(msgspec.Struct):
     cache_salt: Any = None
     session_id: Any = None
     mm_processor_kwargs: Any = None
+    media_io_kwargs: Any = None
+    multi_modal_uuids: Any = None
 
 
 @plugin("chat")
 class ChatDialect(Dialect):
-    """OpenAI's ``/v1/chat/completions``, with vLLM's extra media parts."""
+    """OpenAI's ``/v1/chat/completions``, with vLLM's extra media parts.
+
+    ``multi_modal_uuids`` of the body (``{"image": ["a", null]}``) names, in prompt
+    order, the items of a modality that have no uuid of their own.
+    """
 
     paths: ClassVar = ("/chat/completions",)
 
-    def parse(self, body: bytes, profile: ModelProfile) -> Draft:
+    def parse(self, body: bytes, profile: ModelProfile, headers: Mapping[str, str] = NO_HEADERS) -> Draft:
         """One prompt: the raw tools first, then each message's role, text, tool calls and media."""
         chat, guesses = read_json(body, ChatBody, profile)
-        parts: list[DraftPart] = []
-        tools = bytes(chat.tools)
-        if tools and tools != b"null":
-            parts.append(DraftText(text=tools))
-        for message in chat.messages if isinstance(chat.messages, list) else ():
-            if isinstance(message, dict):
-                parts.extend(_message_parts(message))
-        kwargs = bounded_mapping(chat.mm_processor_kwargs)
-        if isinstance(chat.mm_processor_kwargs, dict) and len(kwargs) < len(chat.mm_processor_kwargs):
-            guesses = [*guesses, f"kwargs-unread:{len(chat.mm_processor_kwargs) - len(kwargs)}"]
+        messages = chat.messages if isinstance(chat.messages, list) else []
+        found = (part for each in messages if isinstance(each, dict) for part in _message_parts(each))
+        parts, unread = sifted(found)
+        _name(parts, chat.multi_modal_uuids)
+        processor, io, left_out = media_kwargs(chat.mm_processor_kwargs, chat.media_io_kwargs)
         return Draft(
             dialect="chat",
             model=name_of(chat.model),
-            prompts=[parts],
+            prompts=[[*tools_run(chat.tools), *parts]],
             stream=chat.stream is True,
             max_output_tokens=count_of(chat.max_completion_tokens) or count_of(chat.max_tokens),
             num_choices=count_of(chat.n, MAX_CHOICES) or 1,
             cache_salt=optional_text(chat.cache_salt),
             session_id=optional_text(chat.session_id),
-            mm_processor_kwargs=kwargs,
-            guesses=guesses,
+            mm_processor_kwargs=processor,
+            media_io_kwargs=io,
+            guesses=[*guesses, *unread, *left_out],
         )
 
 
-def _message_parts(message: dict[str, Any]) -> Iterator[DraftPart]:
-    role = text_of(message.get("role"))
-    content = message.get("content")
-    calls = _tool_calls(message.get("tool_calls"))
-    if isinstance(content, str):
-        yield DraftText(role=role, text=content + calls)
-        return
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict) and (media := media_part(part)) is not None:
-            if role:
-                yield DraftText(role=role, text="")
-                role = ""
-            yield media
-        elif text := _part_text(part):
-            yield DraftText(role=role, text=text)
-            role = ""
-    if role or calls:
-        yield DraftText(role=role, text=calls)
-
-
-def _part_text(part: Any) -> str:
-    if not isinstance(part, dict):
-        return text_of(part)
-    return text_of(part.get("text")) or text_of(part.get("refusal")) or text_of(part.get("thinking"))
+def _message_parts(each: dict[str, Any]) -> Iterator[DraftPart | Unread]:
+    content = each.get("content")
+    calls = _tool_calls(each.get("tool_calls"))
+    pieces = [content + calls] if isinstance(content, str) else [*pieces_of(content), calls]
+    return message(text_of(each.get("role")), pieces)
 
 
 def _tool_calls(calls: Any) -> str:
@@ -114,33 +99,13 @@ def _arguments(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else encoded(arguments) if arguments is not None else ""
 
 
-_MEDIA_KEYS = {
-    "image_url": Modality.IMAGE,
-    "video_url": Modality.VIDEO,
-    "audio_url": Modality.AUDIO,
-}
-
-
-def media_part(part: dict[str, Any]) -> DraftMedia | None:
-    """The media of a content part, if it is one that vLLM takes.
-
-    The kind is chosen by which key exists, as vLLM does, so a part without
-    ``type`` counts too, and so does a URL given as a plain string.
-    """
-    uuid = optional_text(part.get("uuid"))
-    for key, modality in _MEDIA_KEYS.items():
-        if key in part:
-            value = part[key]
-            url = value.get("url") if isinstance(value, dict) else value
-            return DraftMedia(modality=modality, url=url if isinstance(url, str) else None, uuid=uuid)
-    if "input_audio" in part:
-        audio = part["input_audio"]
-        data = audio.get("data") if isinstance(audio, dict) else None
-        kind = audio.get("format") if isinstance(audio, dict) else None
-        return DraftMedia(
-            modality=Modality.AUDIO,
-            base64=data if isinstance(data, str) else None,
-            format=optional_text(kind),
-            uuid=uuid,
-        )
-    return None
+def _name(parts: Iterable[DraftPart], uuids: Any) -> None:
+    """Give media without a uuid the one that ``multi_modal_uuids`` has at its place among its modality."""
+    if not isinstance(uuids, dict):
+        return
+    lists = {modality: uuids.get(modality) for modality in Modality}
+    queues = {modality: iter(names) for modality, names in lists.items() if isinstance(names, list)}
+    for part in parts:
+        if isinstance(part, DraftMedia) and part.modality in queues:
+            name = optional_text(next(queues[part.modality], None))
+            part.uuid = part.uuid or name

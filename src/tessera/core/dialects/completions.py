@@ -4,12 +4,14 @@
 such arrays; each string or id list is a prompt of its own with its own prefix.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from tessera.core.dialects.json_body import count_of, name_of, optional_text, read_json
 from tessera.core.draft import Draft, DraftPart, DraftText, DraftTokens
+from tessera.core.headers import NO_HEADERS
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import ModelProfile
 
@@ -27,6 +29,7 @@ class CompletionBody(msgspec.Struct):
     max_tokens: Any = None
     n: Any = None
     cache_salt: Any = None
+    prompt_embeds: msgspec.Raw = msgspec.Raw()
 
 
 @plugin("completions")
@@ -35,12 +38,14 @@ class CompletionsDialect(Dialect):
 
     paths: ClassVar = ("/completions",)
 
-    def parse(self, body: bytes, profile: ModelProfile) -> Draft:
+    def parse(self, body: bytes, profile: ModelProfile, headers: Mapping[str, str] = NO_HEADERS) -> Draft:
         """One prompt for each string or id list."""
         completion, guesses = read_json(body, CompletionBody, profile)
         prompts = _prompts(completion.prompt)
         if len(prompts) > MAX_PROMPTS:
             guesses = [*guesses, f"prompts-unread:{len(prompts) - MAX_PROMPTS}"]
+        if bytes(memoryview(completion.prompt_embeds)[:4]) not in {b"", b"null"}:
+            guesses = [*guesses, "part-unread:prompt_embeds"]
         return Draft(
             dialect="completions",
             model=name_of(completion.model),

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tessera.core.dialects.excision import Excised
 from tessera.core.errors import RequestError
 from tessera.core.types import ModelProfile
 
@@ -36,13 +37,25 @@ def read_json(body: bytes, shape: type[S], profile: ModelProfile) -> tuple[S, li
         RequestError: not JSON, not UTF-8, not an object, nested too deeply, or
             more values than ``profile`` allows.
     """
-    _bound_structure(body, profile)
+    excised = Excised(body, profile.max_items)
+    _bound_structure(excised.rest, profile)
     try:
-        if not body.isascii():
-            body.decode()
-        return msgspec.json.decode(body, type=shape), []
+        if not excised.rest.isascii():
+            excised.rest.decode()
+        return _restored(msgspec.json.decode(excised.rest, type=shape), excised), []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _reread(body, shape), ["body-reread"]
+
+
+def _restored(value: S, excised: Excised) -> S:
+    """The struct with what was cut out of the body back in its place."""
+    if excised.num_segments:
+        raw = _raw_fields(type(value))
+        for name in value.__struct_fields__:
+            field = getattr(value, name)
+            back = msgspec.Raw(excised.restore_raw(bytes(field))) if name in raw else excised.restore(field)
+            setattr(value, name, back)
+    return value
 
 
 def _bound_structure(body: bytes, profile: ModelProfile) -> None:
@@ -157,6 +170,18 @@ def bounded_mapping(value: Any) -> Mapping[str, Any]:
                 room -= num_chars
                 kept[name] = item
     return kept
+
+
+def media_kwargs(processor: Any, io: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], list[str]]:
+    """``mm_processor_kwargs`` and ``media_io_kwargs`` as far as they are kept, and a guess where that is not all.
+
+    >>> media_kwargs({"fps": 2, "deep": [[[1]]]}, {"video": {"num_frames": 32}})
+    ({'fps': 2}, {'video': {'num_frames': 32}}, ['kwargs-unread:1'])
+    """
+    kept = [bounded_mapping(value) for value in (processor, io)]
+    num_given = sum(len(value) for value in (processor, io) if isinstance(value, dict))
+    num_unread = num_given - len(kept[0]) - len(kept[1])
+    return kept[0], kept[1], [f"kwargs-unread:{num_unread}"] if num_unread else []
 
 
 def _num_chars(item: Any, depth: int = 2) -> float:

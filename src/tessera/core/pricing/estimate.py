@@ -1,4 +1,4 @@
-"""What would llm-d say an item costs? Its two rules, exactly, with its defaults, clamps and caps.
+"""What would llm-d say an item costs? Its rules, exactly, with its defaults, clamps and caps.
 
 Source: llm-d-router ``mm_estimate.go`` at ebab687927f5, formulas and defaults as
 facts. What differs: header values are bounded, so that no client can claim a
@@ -25,8 +25,6 @@ MAX_SIDE = 65_536
 MAX_DURATION_S = 86_400.0
 """A day: the longest clip that a header may claim."""
 MAX_FPS = 1_000.0
-AUDIO_TOKENS = 250
-"""Ten seconds at the 25 tokens a second of Qwen2-Audio; only until the sound's own length is read."""
 
 DURATION_HEADER = "x-llm-d-video-duration-seconds"
 RESOLUTION_HEADER = "x-llm-d-video-resolution"
@@ -195,9 +193,18 @@ def estimate_video(rule: VideoEstimate, headers: Mapping[str, str]) -> Estimated
     return Estimated(max(1, tokens), Basis.DECLARED, "header")
 
 
-def estimate_audio() -> Estimated:
-    """Tokens of a sound whose length is not read."""
-    return Estimated(AUDIO_TOKENS, Basis.DEFAULT, "default-audio")
+def estimate_audio(item: MediaItem) -> Estimated:
+    """What llm-d says of a sound: a quarter of its base64 text and its format's name, whatever it lasts; at least 1.
+
+    A link has no text, so it is 1. llm-d also says 1 of an ``audio_url`` that holds
+    a data URI, which an item here does not tell from ``input_audio``.
+
+    >>> ten_seconds = MediaItem(modality=Modality.AUDIO, format="wav", identifier="a", num_bytes=320_044)
+    >>> estimate_audio(ten_seconds).num_tokens
+    106683
+    """
+    num_chars = -(-item.num_bytes // 3) * 4 + len(item.format or "")
+    return Estimated(max(1, -(-num_chars // 4)), Basis.EXACT if item.num_bytes else Basis.DEFAULT)
 
 
 def estimate(item: MediaItem, image: ImageEstimate, video: VideoEstimate, headers: Mapping[str, str]) -> Estimated:
@@ -208,7 +215,7 @@ def estimate(item: MediaItem, image: ImageEstimate, video: VideoEstimate, header
         case Modality.VIDEO:
             return estimate_video(video, headers)
         case Modality.AUDIO:
-            return estimate_audio()
+            return estimate_audio(item)
 
 
 def parse_resolution(text: str | None) -> tuple[int, int] | None:

@@ -1,14 +1,19 @@
-"""What does this request weigh? Each item by the served model's rule, the text by its bytes."""
+"""What does this request weigh? Each item by the served model's rule, the text by its bytes or its tokens."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
-from tessera.core.family import Count, Family
-from tessera.core.parts import MediaItem, Modality
-from tessera.core.plugin import Pricer, camel, params, plugin, registered
-from tessera.core.pricing.estimate import Estimated, ImageEstimate, VideoEstimate, estimate
-from tessera.core.pricing.text import num_text_tokens
-from tessera.core.types import Basis, InferenceRequest, PricedItem, PricedRequest
+from tessera.core.family import ModelFiles
+from tessera.core.parts import MediaItem, Modality, TokenPart
+from tessera.core.plugin import Pricer, Range, params, plugin
+from tessera.core.pricing.check import PriceCheck
+from tessera.core.pricing.estimate import Estimated, ImageEstimate, VideoEstimate
+from tessera.core.pricing.learning import Learning, Report
+from tessera.core.pricing.rules import Rules
+from tessera.core.pricing.served_model import ServedModel, guess, problems_of, served_model
+from tessera.core.pricing.text import num_text_bytes, num_text_tokens
+from tessera.core.types import Basis, Ending, Finding, InferenceRequest, Outcome, PricedItem, PricedRequest
 
 
 @params
@@ -20,96 +25,164 @@ class Estimate:
     video: VideoEstimate = VideoEstimate()
     """llm-d's rule for clips."""
     model: dict[str, Any] | None = None
-    """``{family: NAME, ...overrides}``: the served model's own rule, which goes before ``image`` and ``video``."""
+    """The served model's own rule, which goes before ``image`` and ``video``.
+
+    ``{path: DIR}`` reads the model's files; ``{family: NAME, ...}`` names the rule and
+    its settings. ``mmProcessorKwargs`` is what the engine was started with.
+    """
+
+
+@params
+class LearningMode:
+    """What is done with the engine's usage reports."""
+
+    mode: Literal["observe", "apply", "disabled"] = "observe"
+    """``observe``: compare and warn; ``apply``: also correct; ``disabled``: nothing, links are not learned either."""
+    warn_bias: Annotated[float, Range(gt=0)] = 0.2
+    """Share by which a typical price must be wrong before a warning."""
+    min_samples: Annotated[int, Range(ge=1)] = 50
+    """Reports before a warning."""
+
+
+@params
+class TokenizerChoice:
+    """How text is counted exactly."""
+
+    path: str
+    """A tokenizer.json, or the folder of the model's files that holds one."""
 
 
 @plugin("token-producer")
 class TokenProducer(Pricer):
     """Price each request in tokens: every picture, clip and sound from its headers alone.
 
-    Text is ``ceil(bytes / 4)``. Media goes by ``estimate.model`` where it names a
-    family, else by llm-d's rules ``estimate.image`` and ``estimate.video``. An
-    item whose size is not known is priced at the default resolution, and the
-    price says so.
+    Media goes by ``estimate.model``, else by llm-d's rules where ``estimate`` says so,
+    else by the family that the served model's name speaks of, else by llm-d's
+    defaults. Text is ``ceil(bytes / 4)``, exact with ``tokenizer``. An item whose
+    size is not known is priced by what was learned of its link, else at the default
+    resolution, and the price says so. Every usage report is compared with the price.
     """
 
     estimate: Estimate | None = None
-    """Absent: llm-d's defaults, ``dynamic`` with factor 1024 and 640x360 for what cannot be seen."""
+    """Absent: the family by the model's name, else llm-d's defaults (``dynamic``, factor 1024, 640x360)."""
+    tokenizer: TokenizerChoice | None = None
+    """Absent: a quarter of the bytes."""
+    learning: LearningMode = LearningMode()
+    """What usage reports may change."""
 
     def __post_init__(self) -> None:
-        self._rule = self.estimate or Estimate()
-        self._rule_basis = Basis.DECLARED if self.estimate else Basis.DEFAULT
-        self._family = self._make_family() if not list(self.check()) else None
+        chosen = self.estimate or Estimate()
+        self._rules = Rules(chosen.image, chosen.video, Basis.DECLARED if self.estimate else Basis.DEFAULT)
+        self._served: ServedModel | None = None
+        self.learned = Learning()
+        self._check = PriceCheck(self.learned, self.learning.warn_bias, self.learning.min_samples)
+        if not list(self.check()):
+            self.furnish(None)
 
     def check(self) -> Iterator[tuple[str, str]]:
-        """Whether ``estimate.model`` names a family that exists, with parameters that it has."""
+        """Whether ``estimate.model`` names a rule that exists, with settings that it has."""
         if self.estimate is None or self.estimate.model is None:
             return
-        name = self.estimate.model.get("family")
-        families = registered(Family)
-        if name not in families:
-            yield "estimate.model.family", f"got {name!r}, expected one of {', '.join(families) or 'none installed'}"
-            return
-        known = _spellings(families[name])
-        for key in self.estimate.model.keys() - known.keys() - {"family"}:
-            yield f"estimate.model.{key}", f"family {name} has no such parameter; it has {', '.join(known)}"
+        for key, message in problems_of(self.estimate.model):
+            yield f"estimate.model.{key}".rstrip("."), message
 
-    def _make_family(self) -> Family | None:
+    def furnish(self, files: ModelFiles | None, overrides: Mapping[str, Any] | None = None) -> bool:
+        """Take the files that ``estimate.model.path`` names; False where they name no family that is known.
+
+        ``overrides`` are the settings beside the family, decoded; nothing: as they stand.
+        """
         if self.estimate is None or self.estimate.model is None:
-            return None
-        family = registered(Family)[self.estimate.model["family"]]
-        known = _spellings(family)
-        return family(**{known[key]: value for key, value in self.estimate.model.items() if key != "family"})
+            return True
+        self._served = served_model(self.estimate.model, files, overrides)
+        return self._served is not None or files is None
 
-    @property
-    def family_name(self) -> str | None:
-        """The family whose rule goes first, if one is configured."""
-        return self._family.type if self._family else None
+    def served_by(self, request: InferenceRequest) -> ServedModel | None:
+        """The rule for a request: the configured one, or one guessed where nothing is configured."""
+        if self.estimate is not None:
+            return self._served
+        return guess(request.engine_model or request.model) or guess(request.model)
+
+    def family_name(self, request: InferenceRequest) -> str | None:
+        """The family whose rule prices a request, if one does."""
+        served = self.served_by(request)
+        return served.family.type if served else None
 
     def llmd_estimate(self, item: MediaItem, headers: Mapping[str, str]) -> Estimated:
         """What llm-d's rule says of an item, by this plugin's ``estimate`` or llm-d's defaults."""
-        return estimate(item, self._rule.image, self._rule.video, headers)
+        return self._rules.llmd(item, headers)
 
     def price(self, request: InferenceRequest) -> PricedRequest:
-        """The request with its items and its text in tokens."""
-        media = [part for prompt in request.prompts for part in prompt if isinstance(part, MediaItem)]
-        num_images = sum(item.modality is Modality.IMAGE for item in media)
-        items = tuple(self._price_item(index, item, num_images, request) for index, item in enumerate(media))
-        return PricedRequest(request=request, items=items, num_text_tokens=num_text_tokens(request))
-
-    def _price_item(self, index: int, item: MediaItem, num_images: int, request: InferenceRequest) -> PricedItem:
-        by_llmd = self.llmd_estimate(item, request.headers)
-        refused = None
-        if self._family is not None and item.modality is Modality.IMAGE:
-            default = self._rule.image.default_resolution
-            is_known = item.width is not None and item.height is not None
-            count = self._family.image(
-                item.width or default.width, item.height or default.height, num_images=num_images
-            )
-            if isinstance(count, Count):
-                return PricedItem(
-                    index=index,
-                    item=item,
-                    num_tokens=count.num_tokens,
-                    num_embeds=count.num_embeds,
-                    num_wrapper_tokens=count.num_wrapper_tokens,
-                    rule_basis=Basis.DECLARED,
-                    size_basis=Basis.EXACT if is_known else Basis.DEFAULT,
-                    reason=None if is_known else item.reason or "default-resolution",
-                )
-            refused = f"refused: {count.reason}"
-        return PricedItem(
-            index=index,
-            item=item,
-            num_tokens=by_llmd.num_tokens,
-            num_embeds=by_llmd.num_tokens,
-            rule_basis=self._rule_basis,
-            size_basis=by_llmd.size_basis,
-            reason=refused or by_llmd.reason,
+        """The request with its items and its text in tokens, learned corrections included."""
+        items = self._by_rule(request)
+        if self.learning.mode != "disabled" and items:
+            items = tuple(self._corrected(request, item) for item in items)
+        tokens, basis = num_text_tokens(request)
+        learned = self._learned_text(request, basis)
+        return PricedRequest(
+            request=request,
+            items=items,
+            num_text_tokens=tokens if learned is None else learned,
+            text_basis=basis if learned is None else Basis.LEARNED,
+            num_template_tokens=self.learned.template_tokens(request.model) if self.learning.mode == "apply" else 0,
         )
 
+    def settle(self, outcome: Outcome) -> Sequence[Finding]:
+        """Compare the engine's count with the price, and learn from it."""
+        decision, usage = outcome.decision, outcome.usage
+        if self.learning.mode == "disabled" or outcome.ending is not Ending.FINISHED:
+            return ()
+        if decision is None or usage is None:
+            return ()
+        request = decision.request
+        tokens, basis = num_text_tokens(request)
+        report = Report(
+            model=request.model,
+            num_prompt_tokens=usage.prompt_tokens,
+            num_text_bytes=num_text_bytes(request),
+            num_text_tokens=tokens,
+            is_text_exact=basis is Basis.EXACT,
+            items=self._by_rule(request),
+        )
+        self.learned.add(report)
+        return self._check.findings(report, self.family_name(request))
 
-def _spellings(family: type[Family]) -> dict[str, str]:
-    """Parameter names as YAML may write them (``minPixels``, or ``min_pixels`` as model files do) -> field names."""
-    names = sorted(family.parameters())
-    return {camel(name): name for name in names} | {name: name for name in names}
+    def table(self) -> list[dict[str, Any]]:
+        """What is known of the price's error, one row for each model and modality, for ``/debug/pricing``."""
+        return self._check.table()
+
+    def _by_rule(self, request: InferenceRequest) -> tuple[PricedItem, ...]:
+        media = [part for prompt in request.prompts for part in prompt if isinstance(part, MediaItem)]
+        if not media:
+            return ()
+        num_images = sum(item.modality is Modality.IMAGE for item in media)
+        served = self.served_by(request)
+        return tuple(self._rules.price(index, item, served, num_images, request) for index, item in enumerate(media))
+
+    def _corrected(self, request: InferenceRequest, priced: PricedItem) -> PricedItem:
+        item = priced.item
+        if not item.has_content and item.url_key is not None:
+            link = self.learned.link_tokens(request.model, item.url_key)
+            if link is None:
+                return priced
+            return replace(_with_tokens(priced, link.num_tokens), size_basis=Basis.LEARNED, reason=link.reason)
+        if self.learning.mode != "apply" or item.num_tokens_declared is not None:
+            return priced
+        learned = self.learned.item_tokens(request.model, priced)
+        if learned is None or learned.num_tokens == priced.num_tokens + priced.num_wrapper_tokens:
+            return priced
+        return replace(_with_tokens(priced, learned.num_tokens), rule_basis=Basis.LEARNED, reason=learned.reason)
+
+    def _learned_text(self, request: InferenceRequest, basis: Basis) -> int | None:
+        if self.learning.mode != "apply" or basis is Basis.EXACT:
+            return None
+        if any(isinstance(part, TokenPart) for prompt in request.prompts for part in prompt):
+            return None
+        tokens = self.learned.text_tokens(request.model, num_text_bytes(request))
+        return None if tokens is None else round(tokens)
+
+
+def _with_tokens(priced: PricedItem, num_tokens: int) -> PricedItem:
+    """The item at another price: its wrapper stays, its encoder rows follow in proportion."""
+    own = max(1, num_tokens - priced.num_wrapper_tokens)
+    embeds = max(1, round(priced.num_embeds * own / priced.num_tokens)) if priced.num_tokens else own
+    return replace(priced, num_tokens=own, num_embeds=embeds)

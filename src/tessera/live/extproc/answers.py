@@ -6,12 +6,17 @@ from http import HTTPStatus
 import msgspec
 
 from tessera.core.errors import Rejected, RequestError
+from tessera.core.reading import PATH_HEADERS
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.names import DESTINATION, LB_NAMESPACE, OWN_NAMESPACE, REQUEST_ID_KEY
 
 MAX_PIECE_BYTES = 62_000
 """Body bytes in one FULL_DUPLEX_STREAMED answer; Envoy advises less than 64 KB. Source: llm-d uses the same."""
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
+ANTHROPIC_SUFFIXES = ("/messages", "/messages/count_tokens")
+"""Paths whose clients expect Anthropic's error shape."""
+_ANTHROPIC_TYPES = {413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}
+"""Its error types by status. Source: Anthropic's API reference, "Errors"."""
 
 CONTINUE_HEADERS = pb.ProcessingResponse(request_headers=pb.HeadersResponse())
 CONTINUE_BODY = pb.ProcessingResponse(request_body=pb.BodyResponse())
@@ -74,8 +79,14 @@ def echo_response_body(body: bytes, *, end_of_stream: bool) -> Iterator[pb.Proce
         yield pb.ProcessingResponse(response_body=_streamed(piece, is_last))
 
 
-def refuse(error: Exception) -> pb.ProcessingResponse:
-    """Answer the client ourselves, in OpenAI's JSON error shape.
+def speaks_anthropic(headers: Mapping[str, str]) -> bool:
+    """Whether a path of the request, as it is or as it was before a rewrite, is of Anthropic's API."""
+    paths = (headers.get(name, "").split("?", 1)[0].rstrip("/") for name in PATH_HEADERS)
+    return any(path.endswith(ANTHROPIC_SUFFIXES) for path in paths)
+
+
+def refuse(error: Exception, *, in_anthropics_shape: bool = False) -> pb.ProcessingResponse:
+    """Answer the client ourselves, in the JSON error shape of OpenAI's API or of Anthropic's.
 
     RequestError keeps its 4xx; Rejected becomes 429 or 503 with llm-d's word in
     ``x-llm-d-request-dropped-reason``; anything else is 500 and says nothing of its cause.
@@ -101,7 +112,9 @@ def refuse(error: Exception) -> pb.ProcessingResponse:
         case _:
             status, kind, code = HTTPStatus.INTERNAL_SERVER_ERROR, "internal_server_error", "router_error"
             message = "the router failed on this request; its log says why"
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    body: dict[str, object] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    if in_anthropics_shape:
+        body = {"type": "error", "error": {"type": _ANTHROPIC_TYPES.get(status, kind), "message": message}}
     return pb.ProcessingResponse(
         immediate_response=pb.ImmediateResponse(
             status=pb.HttpStatus(code=status),

@@ -140,13 +140,19 @@ class StreamHandler:
         """The commands that answer the client ourselves."""
         self._phase = _Phase.REFUSED
         self.drop()
-        return [Send(answers.refuse(error))]
+        is_anthropic = answers.speaks_anthropic(self._headers)
+        return [Send(answers.refuse(error, in_anthropics_shape=is_anthropic))]
 
     def drop(self) -> None:
         """The body is not needed any more: hold nothing of it, owe the budget nothing."""
         self._body = BytesIO()
         self._budget.give(self._charged)
         self._charged = 0
+
+    @property
+    def shows_response_body(self) -> bool:
+        """Whether the gateway sends response bodies as they come."""
+        return self._response_mode in (_MODES.STREAMED, _MODES.FULL_DUPLEX_STREAMED)
 
     def ended_early(self, at: float) -> bool:
         """Whether the stream's end at ``at`` may not be the response's end: see EARLY_END_S."""

@@ -1,0 +1,51 @@
+"""Is the engines' own model name found, and disagreement told once?"""
+
+import asyncio
+
+from tessera.core.types import Endpoint
+from tessera.emulator import Emulator, EmulatorSettings
+from tessera.live.models import engine_model, watch_models
+
+
+def test_names_of_a_page() -> None:
+    assert engine_model(b'{"data": [{"id": "lora", "parent": "base"}, {"id": "base"}]}') == "base"
+    assert engine_model(b'{"data": []}') is None
+    assert engine_model(b"not json") is None
+    assert engine_model(b'{"data": [{"id": 5}]}') is None
+
+
+async def first_words(endpoints: list[Endpoint], num: int) -> list[tuple[str, str]]:
+    said: list[tuple[str, str]] = []
+    enough = asyncio.Event()
+
+    def hear(kind: str, text: str) -> None:
+        said.append((kind, text))
+        if len(said) == num:
+            enough.set()
+
+    watching = asyncio.create_task(
+        watch_models(lambda: endpoints, lambda name: hear("model", name), lambda text: hear("problem", text))
+    )
+    async with asyncio.timeout(10):
+        await enough.wait()
+    watching.cancel()
+    return said
+
+
+def endpoint(emulator: Emulator) -> Endpoint:
+    return Endpoint(address="127.0.0.1", port=emulator.port)
+
+
+async def test_endpoints_that_agree_and_that_do_not() -> None:
+    root = "Qwen/Qwen3-VL-8B-Instruct"
+    async with (
+        Emulator(EmulatorSettings(model="alias", root=root)) as one,
+        Emulator(EmulatorSettings(model="alias", root=root)) as two,
+        Emulator(EmulatorSettings(model="alias", root="other")) as three,
+    ):
+        gone = Endpoint(address="127.0.0.1", port=1)
+        assert await first_words([endpoint(one), endpoint(two), gone], 1) == [("model", root)]
+        said = await first_words([endpoint(one), endpoint(three)], 2)
+        assert [kind for kind, _ in said] == ["problem", "model"]
+        assert root in said[0][1]
+        assert said[1] == ("model", "")
