@@ -253,7 +253,7 @@ def _print_batch(records: list[dict[str, Any]], format_: Format) -> None:
 
 def _print_table(record: dict[str, Any]) -> None:
     rule = record["family"] or "llm-d's estimate"
-    table = Table(title=f"{record['model'] or 'a request'}, priced by {rule}", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"{record['model'] or 'a request'}, priced by {rule}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     numbers = ("tokens", "embeds", "wrapper", "llm-d")
     for name in ("item", "size", *numbers, "rule is", "size is"):
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)

@@ -128,8 +128,9 @@ def test_with_nothing_configured_the_models_name_says_the_family(build) -> None:
     assert (item.num_tokens, item.num_wrapper_tokens) == (880, 2)
     assert (item.rule_basis, item.reason) == (Basis.DEFAULT, "family-guessed")
     assert price_of(build, producer, 1280, 720, model="something").num_tokens == 900
-    engine = build.request(model="alias", engine_model="google/gemma-4-31B-it", prompts=((build.media(width=1280, height=720),),))
-    assert producer.price(engine).items[0].num_tokens == 266
+    media = build.media(width=1280, height=720)
+    aliased = build.request(model="alias", engine_model="google/gemma-4-31B-it", prompts=((media,),))
+    assert producer.price(aliased).items[0].num_tokens == 266
 
 
 def test_request_kwargs_go_before_everything(build) -> None:

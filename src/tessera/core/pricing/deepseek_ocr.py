@@ -22,6 +22,7 @@ class DeepseekOCR(Family):
     """
 
     architectures = frozenset({"DeepseekOCRForCausalLM"})
+    needs_processor = False
     model_names = ("deepseek-ocr",)
 
     base_size: Annotated[int, Range(ge=1, le=MAX_SIDE)] = 1024

@@ -26,6 +26,7 @@ class InternVL(Family):
     """
 
     architectures = frozenset({"InternVLChatModel"})
+    needs_processor = False
     model_names: ClassVar[tuple[str, ...]] = ("internvl2", "internvl3", "internvl-2", "internvl-3")
 
     image_size: Annotated[int, Range(ge=1, le=MAX_SIDE)] = 448

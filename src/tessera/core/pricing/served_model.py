@@ -48,12 +48,9 @@ def _name(entry: tuple[str, Any]) -> str:
 
 
 def _changed(family: Family, changes: Mapping[str, Any]) -> Family:
-    """The same family with other settings; as it is where they do not go together."""
-    if not changes:
-        return family
+    """The same family with other settings, also where they contradict each other: the engine takes them too."""
     now = {each.name: getattr(family, each.name) for each in fields(family)}  # type: ignore[arg-type]
-    other = type(family)(**(now | dict(changes)))
-    return family if list(other.check()) else other
+    return type(family)(**(now | dict(changes)))
 
 
 def spellings(family: type[Family]) -> dict[str, str]:
