@@ -66,6 +66,7 @@ class World:
 
     def outcome_of(self, client_id: str, timeout_s: float = 5.0) -> Outcome:
         """The outcome of a request, waited for."""
+
         def found() -> Outcome | None:
             return next((each for each in self.outcomes if _client_id(each) == client_id), None)
 

@@ -185,3 +185,23 @@ def test_load_spreads_within_one_scrape_period(world: World) -> None:
         ids = list(pool.map(ask, range(12)))
     served = [world.outcome_of(request_id).endpoint for request_id in ids]
     assert max(served.count(endpoint) for endpoint in set(served)) <= 8
+
+
+def test_the_price_is_compared_with_what_the_engine_counted(world: World) -> None:
+    """Nothing is configured, so the family is guessed by the model's name; the emulator counts as Qwen3-VL does."""
+    before = sum(row["num_reports"] for row in pricing(world))
+    for seed in range(3):
+        fields = chat(MODEL, [data_uri(1280, 720, seed=seed)])
+        httpx.post(f"{world.url}/v1/chat/completions", json=fields, timeout=20)
+    wait_for(lambda: sum(row["num_reports"] for row in pricing(world)) >= before + 3)
+    row = pricing(world)[0]
+    assert row["model"] == MODEL
+    assert abs(row["bias"]) < 0.05
+    assert row["is_wrong"] is False
+    page = httpx.get(f"{world.admin}/metrics").text
+    assert 'tessera_estimate_bias{modality="image"' in page
+
+
+def pricing(world: World) -> list[dict]:
+    rows = httpx.get(f"{world.admin}/debug/pricing").json()["rows"]
+    return [row for row in rows if row["modality"] == "image"]

@@ -385,3 +385,27 @@ async def test_in_full_duplex_mode_without_a_picker_the_answer_is_an_openai_erro
     assert await envoy.drain(5)
     await envoy.stop()
     assert envoy.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"type": "response.completed", "response": {"usage": {"input_tokens": 11, "output_tokens": 3}}}],
+        [
+            {"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}},
+            {"type": "message_delta", "usage": {"output_tokens": 3}},
+        ],
+    ],
+)
+async def test_the_log_knows_the_usage_of_responses_and_messages(world: World, events: list[dict[str, object]]) -> None:
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for event in events:
+            await response.write(b"data: %s\n\n" % json.dumps(event).encode())
+        return response
+
+    world.first.behave = stream
+    response, _ = await world.post()
+    metadata = (await world.logged(response)).common_properties.metadata.filter_metadata
+    assert dict(metadata[names.USAGE_NAMESPACE].items()) == {"prompt_tokens": 11, "completion_tokens": 3}

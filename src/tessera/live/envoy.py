@@ -36,10 +36,17 @@ _ACCESS_LOG: Final = "access_log"
 # Without the last prefix a client could ask for retries of its own (x-envoy-retry-on) or shorten time-outs.
 _STRIPPED_PREFIXES: Final = (STRIPPED_PREFIX, "x-envoy-")
 
+# OpenAI's completions say prompt and completion, its responses and Anthropic's messages input and output; their
+# streams hold the usage one level further down.
 _USAGE_PATHS: Final = (
     ("prompt_tokens", ("usage", "prompt_tokens")),
     ("completion_tokens", ("usage", "completion_tokens")),
     ("cached_tokens", ("usage", "prompt_tokens_details", "cached_tokens")),
+    ("prompt_tokens", ("usage", "input_tokens")),
+    ("completion_tokens", ("usage", "output_tokens")),
+    ("prompt_tokens", ("response", "usage", "input_tokens")),
+    ("completion_tokens", ("response", "usage", "output_tokens")),
+    ("prompt_tokens", ("message", "usage", "input_tokens")),
 )
 # Envoy's short names of what may go wrong on the way to an endpoint; an answer of ours has none of these flags.
 _UPSTREAM_FAULTS: Final = ("UH", "UF", "UO", "URX", "UC", "UR", "LR", "UT", "SI", "UPE", "UMSDR", "DT", "NC", "OM")
