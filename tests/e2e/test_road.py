@@ -133,10 +133,10 @@ def test_a_fault_in_one_request_answers_that_request_alone(world: World, monkeyp
     service = world.router.service
     decide = service.decide
 
-    def faulty(request, opened_at):  # type: ignore[no-untyped-def]
+    def faulty(request, opened_at, **options):  # type: ignore[no-untyped-def]
         if request.model == "broken":
             raise ZeroDivisionError("a fault of ours")
-        return decide(request, opened_at)
+        return decide(request, opened_at, **options)
 
     monkeypatch.setattr(service, "decide", faulty)
 

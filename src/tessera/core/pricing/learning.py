@@ -31,10 +31,14 @@ MIN_PER_SIZE = 3
 """Reports of one size from which its median is believed."""
 MIN_LINKS = 8
 """Links of a model from which their median prices an unknown one."""
+MIN_TEXTS = 16
+"""Text-only reports from which what they say of text is believed."""
 MAX_RATIO = 64.0
 """A report further off than this counts as this far off."""
 MAX_TEXT_SHARE = 0.5
 """Where text is more than this share of the prompt, its own error drowns that of the media."""
+MIN_MEDIA_TOKENS = 200
+"""Where roles and markers are not known, they would pass for media in a smaller prompt: about ten tokens."""
 CHANGE_SAMPLES = 12
 """Reports in a row whose median must be off for a model to count as changed."""
 CHANGE_RATIO = 1.25
@@ -143,19 +147,22 @@ class Learning:
         num_text = by_rule if text is None or report.is_text_exact else text
         if num_text > MAX_TEXT_SHARE * report.num_prompt_tokens:
             return
-        self._add_media(report, model, report.num_prompt_tokens - num_text)
+        num_media = report.num_prompt_tokens - num_text
+        knows_template = len(model.template) >= MIN_TEXTS if report.is_text_exact else text is not None
+        if knows_template or num_media >= MIN_MEDIA_TOKENS:
+            self._add_media(report, model, num_media)
 
     def text_tokens(self, model: str, num_bytes: int) -> float | None:
         """Text tokens of that many bytes, template included; nothing before 16 text-only reports agree within 25 %."""
         known = self._models.get(model)
-        if known is None or len(known.text) < 16 or known.text.spread() > 0.25:
+        if known is None or len(known.text) < MIN_TEXTS or known.text.spread() > 0.25:
             return None
         return max(0.0, known.text.at(num_bytes))
 
     def template_tokens(self, model: str) -> int:
         """Typical roles and markers around text that is counted exactly; 0 before 16 text-only reports."""
         known = self._models.get(model)
-        return round(known.template.median()) if known and len(known.template) >= 16 else 0
+        return round(known.template.median()) if known and len(known.template) >= MIN_TEXTS else 0
 
     def link_tokens(self, model: str, url_key: str) -> Learned | None:
         """Tokens of an item that is only a link: what this link was, else what this model's links are."""
