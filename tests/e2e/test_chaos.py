@@ -175,3 +175,34 @@ def test_full_duplex_streams_are_routed_and_carry_the_same_bytes(
     finally:
         router.kill()
         router.wait(10)
+
+
+def test_an_endpoint_that_joins_is_used_and_one_that_leaves_is_not(
+    thread: LoopThread, servers: list[Emulator], tmp_path: Path
+) -> None:
+    path = write_endpoints(tmp_path / "endpoints.yaml", [servers[0].port])
+    options = ["--listen", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    router = tessera("serve", "--endpoints", str(path), "--envoy", *options)
+    try:
+        ports = ready(router)
+        url = f"http://127.0.0.1:{ports['envoy']}/v1/chat/completions"
+
+        def served_by(index: int) -> bool:
+            before = len(servers[index].records)
+            answer = httpx.post(url, json=chat(MODEL, [], max_tokens=1), timeout=20)
+            assert answer.status_code == 200
+            return len(servers[index].records) > before
+
+        assert served_by(0)
+        write_endpoints(path, [servers[1].port])
+        wait_for(lambda: served_by(1), 10)
+        assert served_by(1)
+        write_endpoints(path, [])
+        wait_for(lambda: httpx.get(f"http://127.0.0.1:{ports['metrics']}/readyz").status_code == 503, 10)
+        refused = httpx.post(url, json=chat(MODEL, []), timeout=20)
+        assert refused.status_code == 503
+        assert refused.headers["x-llm-d-request-dropped-reason"] == "rejected-no-endpoints"
+        assert refused.json()["error"]["code"] == "rejected-no-endpoints"
+    finally:
+        router.kill()
+        router.wait(10)

@@ -26,9 +26,14 @@ class Stream:
         self._refused_with: int | None = None
 
     async def receive(self, message: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
-        """The answers to one message, in order. Never raises: a fault answers this request alone with 500."""
+        """The answers to one message, in order. Never raises: a fault answers this request alone with 500.
+
+        The caller lets go of the message too: while a body waits to be read, it is held once.
+        """
         try:
-            return await self._carry_out(self._handler.receive(message, self._service.clock()))
+            commands = self._handler.receive(message, self._service.clock())
+            del message
+            return await self._carry_out(commands)
         except TesseraError as error:
             return self._refuse(error)
         except Exception as error:

@@ -77,7 +77,9 @@ class _Handlers(grpc.GenericRpcHandler):
         stream = Stream(self._service)
         try:
             while (message := await context.read()) is not grpc.aio.EOF:
-                for answer in await stream.receive(message):
+                answers = stream.receive(message)
+                del message
+                for answer in await answers:
                     await context.write(answer)
         finally:
             stream.closed()
