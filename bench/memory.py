@@ -47,8 +47,8 @@ async def send(port: int, request: bytes, go: asyncio.Event) -> int:
 
 async def storm(port: int, body: bytes) -> list[int]:
     """The statuses of all clients, which begin together."""
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-    request = head.encode() + b"\r\nconnection: close\r\n\r\n" + body
+    fields = f"host: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
+    request = f"POST /v1/chat/completions HTTP/1.1\r\n{fields}\r\n\r\n".encode() + body
     go = asyncio.Event()
     clients = [asyncio.create_task(send(port, request, go)) for _ in range(NUM_CLIENTS)]
     await asyncio.sleep(1)

@@ -39,7 +39,7 @@ class MediaItem:
 
     modality: Modality
     format: str | None
-    """``png``, ``jpeg``, ``gif``, ``webp``; nothing where the bytes are unknown or absent."""
+    """``png``, ``jpeg``, ``mp4``, ``wav``, ...; nothing where the bytes are unknown or absent."""
     identifier: str
     """What the engine will call it: the client's uuid, else a hash of the content, else of the URL."""
     uuid: str | None = None
