@@ -47,6 +47,12 @@ def _read(result: Result) -> str:
     return ", ".join(f"{name}: {each['read_us'] / 1000:.2f} ms" for name, each in result["by_body"].items())
 
 
+def _media(result: Result) -> str:
+    slowest = result["slowest_hostile"]
+    formats = ", ".join(f"{name} {each['header_us']:.0f}" for name, each in result["by_format"].items())
+    return f"us a header: {formats}; slowest hostile picture {slowest['header_ms']} ms ({slowest['name']})"
+
+
 def _scrape(result: Result) -> str:
     return f"{result['tessera_uvloop']['core_fraction']:.2f} of a core for 100 endpoints every 50 ms"
 
@@ -62,11 +68,24 @@ def _extproc(result: Result) -> str:
     return f"{cell['body']}, 16 clients, us of Envoy + picker: {', '.join(ways)}"
 
 
+def _families(result: Result) -> str:
+    images = sorted((each["image_us"], name) for name, each in result["families"].items() if "image_us" in each)
+    return f"{len(result['families'])} families; a picture costs {images[0][0]} us to {images[-1][0]} ({images[-1][1]})"
+
+
+def _memory(result: Result) -> str:
+    grown, bodies = result["growth_bytes"] / 1e6, result["bodies_bytes"] / 1e6
+    return f"{grown:.0f} MB beyond idle at the peak of {result['num_clients']} bodies, {bodies:.0f} MB, sent at once"
+
+
 BENCHES = (
     Bench("decide", _decide),
     Bench("read", _read),
+    Bench("media", _media),
+    Bench("families", _families),
     Bench("scrape", _scrape),
     Bench("first_token", _first_token, write_option=()),
+    Bench("memory", _memory),
     Bench("extproc", _extproc),
 )
 

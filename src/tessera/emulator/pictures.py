@@ -9,6 +9,7 @@ import pybase64
 from tessera.core.draft import DraftMedia
 from tessera.core.family import Refused
 from tessera.core.media.probe import probe
+from tessera.core.media.size import Reason
 from tessera.core.media.window import is_data_uri
 from tessera.core.parts import Modality
 from tessera.emulator import refusals
@@ -102,8 +103,9 @@ class Pictures:
         if not is_data_uri(part.url):
             size = self.settings.linked_image_size
         elif item.width is None or item.height is None:
+            is_known = item.format is not None and item.reason != Reason.REFUSED_FORMAT
             unknown = "cannot identify image file <_io.BytesIO object>"
-            raise Refusal(f"Failed to load image: {'image file is truncated' if item.format else unknown}")
+            raise Refusal(f"Failed to load image: {'image file is truncated' if is_known else unknown}")
         else:
             size = (item.width, item.height)
         self.cache.put(item.identifier, size)

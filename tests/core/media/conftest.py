@@ -14,26 +14,27 @@ from tessera.core.draft import DraftMedia
 from tessera.core.media.window import Window
 from tessera.core.parts import Modality
 
-IMAGES = Path(os.environ.get("TESSERA_IMAGES_DIR") or Path(__file__).parents[2] / "images")
-SUFFIXES = {".png", ".jpg", ".gif", ".webp", ".bin"}
+PICTURES = Path(__file__).parents[2] / "images"
+SAMPLES = Path(os.environ.get("TESSERA_IMAGES_DIR") or PICTURES)
+"""Files with a manifest; others can be put in."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for ``sample`` runs once for each picture whose format is read."""
+    """A test that asks for ``sample`` runs once for each picture of the manifest."""
     if "sample" in metafunc.fixturenames:
-        samples = json.loads((IMAGES / "manifest.json").read_text())["files"]
-        read = [sample for sample in samples if Path(sample["file"]).suffix in SUFFIXES]
-        metafunc.parametrize("sample", read, ids=[sample["file"] for sample in read])
+        samples = json.loads((SAMPLES / "manifest.json").read_text())["files"]
+        metafunc.parametrize("sample", samples, ids=[sample["file"] for sample in samples])
 
 
 @pytest.fixture
 def sample_bytes(sample: dict[str, Any]) -> bytes:
-    return (IMAGES / sample["file"]).read_bytes()
+    return (SAMPLES / sample["file"]).read_bytes()
 
 
 @pytest.fixture(scope="session")
 def picture() -> Callable[[str], bytes]:
-    return lambda name: (IMAGES / name).read_bytes()
+    """The bytes of a picture by its name."""
+    return lambda name: (PICTURES / name).read_bytes()
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,8 @@ def test_damage(exif_block: Exif) -> None:
     for broken in (b"II*", b"II*\0\x08", b"II+\0\x08\0\0\0", b"ABCDEFGH", b"Exif\0\0Exif\0\0Exif\0\0" + block):
         assert found(broken) == UPRIGHT
     assert found(block[:10]) is None
-    assert found(b"MM*\0" + exif_block(6, order=">")[4:]) == 6
+    for mark in (b"MM*\0", b"MM\0+"):
+        assert found(mark + exif_block(6, order=">")[4:]) == 6
 
 
 @settings(max_examples=100, deadline=None)

@@ -162,11 +162,27 @@ def test_a_chunk_longer_than_the_file(window_of: Open, kind: bytes, length: int)
 
 
 def test_empty_chunks_end_at_the_step_limit(window_of: Open) -> None:
-    for kind in (b"IDAT", b"tEXt", b"acTL"):
+    for kind in (b"aaaa", b"tEXt", b"acTL"):
         window = window_of(file(ihdr(), chunk(kind) * 100_000, IEND))
         assert refusal(window) is Reason.HEADER_LIMIT
-        assert window.num_steps == 4096
-        assert window.bytes_read < 64 * 1024
+        assert window.num_steps < 3 * png.MAX_OTHER_CHUNKS
+        assert window.bytes_read < 8 * 1024
+
+
+def test_pixels_in_pieces_of_changing_length_end_at_the_step_limit(window_of: Open) -> None:
+    window = window_of(file(ihdr(), (chunk(b"IDAT") + chunk(b"IDAT", b"x")) * 50_000, IEND))
+    assert refusal(window) is Reason.HEADER_LIMIT
+    assert window.num_steps == png.MAX_STEPS == 2048
+    assert window.bytes_read < 32 * 1024
+
+
+@pytest.mark.parametrize("num_chunks", [1, 2, 3, 4, 7, 8, 9, 100, 4095, 4096, 20_000])
+def test_pixels_in_pieces_of_one_length_are_leapt_over(window_of: Open, exif_block: Exif, num_chunks: int) -> None:
+    run = chunk(b"IDAT", b"p" * 20) * num_chunks + chunk(b"IDAT", b"rest")
+    window = window_of(file(ihdr(), run, chunk(b"eXIf", exif_block(6)), IEND))
+    assert png.size(window) == Size(30, 40)
+    assert window.num_steps < 150
+    assert refusal(window_of(file(ihdr(), run))) is Reason.TRUNCATED_HEADER
 
 
 def test_text_that_unpacks_to_more_than_may_be_looked_at(window_of: Open) -> None:

@@ -70,6 +70,34 @@ def test_every_spelling_shows_the_same_bytes(content: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
+    content=st.binary(max_size=3 * BLOCK_BYTES),
+    reads=st.lists(st.tuples(st.integers(0, 4 * BLOCK_BYTES), st.integers(0, 2 * BLOCK_BYTES)), max_size=12),
+    is_view=st.booleans(),
+)
+def test_bytes_are_seen_as_they_are(content: bytes, reads: list[tuple[int, int]], is_view: bool) -> None:
+    window = Window(memoryview(b"<" + content + b">")[1:-1] if is_view else content)
+    sink = window.pour(Collected)
+    assert sink is not None
+    assert sink.content == content
+    assert (window.num_bytes, window.reason, window.content) == (len(content), None, "")
+    for offset, length in reads:
+        read = window.read(offset, length)
+        assert isinstance(read, bytes)
+        assert read == content[offset : offset + length]
+
+
+def test_bytes_have_the_limits_of_base64() -> None:
+    window = Window(b"data:image/png;base64,AAAA" * 40, max_bytes=100, max_steps=3)
+    assert window.read(0, 30) == (b"data:image/png;base64,AAAA" * 2)[:30]
+    with pytest.raises(Unsized):
+        window.read(0, 71)
+    window.read(0, 1)
+    with pytest.raises(Unsized):
+        window.read(0, 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
     name=st.sampled_from(["clean", "no padding", "data uri", "lines", "not base64"]),
     content=st.binary(max_size=3 * BLOCK_BYTES),
     reads=st.lists(st.tuples(st.integers(0, 4 * BLOCK_BYTES), st.integers(0, 2 * BLOCK_BYTES)), max_size=12),

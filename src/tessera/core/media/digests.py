@@ -78,7 +78,7 @@ class ContentHash:
     def __init__(self) -> None:
         self._state = xxh3_128()
 
-    def update(self, data: bytes, /) -> None:
+    def update(self, data: bytes | memoryview, /) -> None:
         """Take the next bytes."""
         self._state.update(data)
 

@@ -15,6 +15,8 @@ from tessera.core.media.size import Reason, Size, Unsized, check_sides, displaye
 from tessera.core.media.window import Window
 
 NAME: Final = "jpeg"
+MAX_STEPS: Final = 1024
+"""Segments of one file, for the most part: 64 MB of profiles and comments, where real files have 20 segments."""
 
 _MAGIC = b"\xff\xd8\xff"
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xDE}
@@ -50,6 +52,7 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
+    window.allow(MAX_STEPS)
     found, at = _Found(), 2
     while len(head := window.read(at, 4)) == 4:
         marker = head[1]

@@ -19,6 +19,10 @@ from tessera.core.media.size import Reason, Size, Unsized, check_sides, displaye
 from tessera.core.media.window import MAX_BYTES, Window
 
 NAME: Final = "png"
+MAX_STEPS: Final = 2048
+"""Chunks of one file, for the most part; runs of IDAT of one length, as most encoders write them, take few steps."""
+MAX_OTHER_CHUNKS: Final = 256
+"""Chunks that are no pixels; real files have about twenty."""
 
 _MAGIC = b"\x89PNG\r\n\x1a\n"
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -44,6 +48,8 @@ class _Found:
     is_frame: bool = False
     """Whether the first picture is one of the animation's frames."""
     has_pixels: bool = False
+    num_others: int = 0
+    """Chunks that are no pixels."""
 
 
 def matches(first_bytes: bytes) -> bool:
@@ -57,13 +63,17 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
+    window.allow(MAX_STEPS)
     found, at = _Found(), len(_MAGIC)
+    head = window.need(at, 8)
     while True:
-        head = window.need(at, 8)
         length, kind = int.from_bytes(head[:4], "big"), head[4:]
         if kind == b"IDAT" and found.has_pixels:
-            at += 12 + length
+            at, head = _behind_pixels(window, at, head)
             continue
+        found.num_others += 1
+        if found.num_others > MAX_OTHER_CHUNKS:
+            raise Unsized(Reason.HEADER_LIMIT)
         if not _CHUNK_KIND.fullmatch(kind) and not found.has_pixels:
             raise Unsized(Reason.BAD_HEADER)
         if _is_end(kind, found):
@@ -73,9 +83,28 @@ def size(window: Window) -> Size:
         else:
             _early_chunk(window, kind, at + 8, length, found)
         at += 12 + length
+        head = window.need(at, 8)
     if found.sides is None or not found.has_pixels:
         raise Unsized(Reason.BAD_HEADER)
     return displayed(*found.sides, _orientation(window, found))
+
+
+def _behind_pixels(window: Window, at: int, head: bytes) -> tuple[int, bytes]:
+    """The offset and the head of the first chunk that is no IDAT; leaps that double over heads that are the same."""
+    leap = 1
+    while True:
+        next_at = at + leap * (12 + int.from_bytes(head[:4], "big"))
+        next_head = window.read(next_at, 8)
+        if next_head == head:
+            at, leap = next_at, leap * 2
+        elif leap > 1:
+            leap = 1
+        elif next_head[4:] == b"IDAT":
+            at, head = next_at, next_head
+        elif len(next_head) < 8:
+            raise Unsized(Reason.TRUNCATED_HEADER)
+        else:
+            return next_at, next_head
 
 
 def _is_end(kind: bytes, found: _Found) -> bool:
@@ -158,7 +187,7 @@ def _unpacked(window: Window, data: bytes) -> bytes:
 
 def _profile(text: bytes) -> bytes:
     """The bytes of a profile that is written as hexadecimal lines behind a name and a length."""
-    lines = text.split(b"\n")[_PROFILE_HEAD_LINES:]
+    lines = text.split(b"\n", _PROFILE_HEAD_LINES)[_PROFILE_HEAD_LINES:]
     try:
         return bytes.fromhex(b"".join(lines).decode("latin-1"))
     except ValueError:

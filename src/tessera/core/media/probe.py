@@ -1,21 +1,44 @@
 """What is this media part? Its format, size and identity, from a bounded look at what it carries.
 
-``FORMATS`` is the seam: a format is a module with ``NAME``, ``matches`` and ``size``.
+``FORMATS``, ``VIDEO_FORMATS`` and ``AUDIO_FORMATS`` are the seams: a format is a module
+with ``NAME``, ``matches`` and ``size``, ``clip`` or ``sound``.
 The first bytes decide; what the client or a MIME type claims is never believed.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from tessera.core.draft import DraftMedia
-from tessera.core.media import gif, jpeg, png, webp
+from tessera.core.media import (
+    avi,
+    avif,
+    bmp,
+    flac,
+    gif,
+    ico,
+    jpeg,
+    jpeg2000,
+    mp3,
+    mp4,
+    ogg,
+    pillow,
+    png,
+    pnm,
+    qoi,
+    tiff,
+    wav,
+    webm,
+    webp,
+)
 from tessera.core.media.identity import client_uuid, identifier, url_key
+from tessera.core.media.refused import REFUSED
 from tessera.core.media.size import Reason, Size, Unsized
+from tessera.core.media.timed import Clip, Sound
 from tessera.core.media.window import Window, is_data_uri
 from tessera.core.parts import MediaItem, Modality
 
 
-class Format(Protocol):
-    """A module that reads one format's headers."""
+class Known(Protocol):
+    """A module that knows one format."""
 
     @property
     def NAME(self) -> str:  # noqa: N802
@@ -24,28 +47,54 @@ class Format(Protocol):
     def matches(self, first_bytes: bytes, /) -> bool:
         """Whether content is of this format, from its first ``SNIFF_BYTES``."""
 
+
+class Format(Known, Protocol):
+    """A module that reads one picture format's headers."""
+
     def size(self, window: Window, /) -> Size:
         """The size as displayed; raises Unsized where the header says none."""
 
 
-FORMATS: tuple[Format, ...] = (png, jpeg, gif, webp)
-"""Image formats, asked in this order."""
-SNIFF_BYTES = 16
+class ClipFormat(Known, Protocol):
+    """A module that reads one video container's headers."""
+
+    def clip(self, window: Window, /) -> Clip:
+        """Size and length; raises Unsized where there are no pictures in it."""
+
+
+class SoundFormat(Known, Protocol):
+    """A module that reads one audio container's headers."""
+
+    def sound(self, window: Window, /) -> Sound:
+        """Length and rate; raises Unsized where there is no sound in it."""
+
+
+FORMATS: tuple[Format, ...] = (png, jpeg, webp, gif, avif, bmp, tiff, ico, jpeg2000, pnm, qoi, *REFUSED)
+"""Image formats, asked in this order; last those that are known and refused."""
+VIDEO_FORMATS: tuple[ClipFormat, ...] = (mp4, webm, avi, gif)
+"""Containers of moving pictures."""
+AUDIO_FORMATS: tuple[SoundFormat, ...] = (wav, flac, ogg, mp4, webm, mp3)
+"""Containers of sound; last the one whose first bytes say least."""
+SNIFF_BYTES = 64
 """First bytes by which a format is known."""
 
 
-def probe(media: DraftMedia) -> MediaItem:
+def probe(media: DraftMedia, *, uses_pillow: bool = False) -> MediaItem:
     """The item, whatever the strings of ``media`` hold: nothing is raised, ignorance has a ``reason``.
 
     Content is read once for its identity and its length; of its decoded bytes, the
-    parsers look at ``window.MAX_BYTES`` at most, in ``window.MAX_STEPS`` steps.
+    parsers look at ``window.MAX_BYTES`` at most, in ``window.MAX_STEPS`` steps. A
+    picture that none of them knows is left to Pillow with ``uses_pillow``, which is
+    not for event loops; without, its reason is ``slow-format``.
     """
     content = _content(media)
-    return _absent(media) if content is None else _present(media, Window(content))
+    return _absent(media) if content is None else _present(media, Window(content), uses_pillow=uses_pillow)
 
 
-def _content(media: DraftMedia) -> str | None:
-    """The string that holds the item's bytes, if one does."""
+def _content(media: DraftMedia) -> str | bytes | memoryview | None:
+    """What holds the item's bytes, if anything does: a string, or the bytes themselves."""
+    if media.content is not None:
+        return media.content
     if media.base64 is not None:
         return media.base64
     return media.url if media.url and is_data_uri(media.url) else None
@@ -60,40 +109,94 @@ def _absent(media: DraftMedia) -> MediaItem:
         uuid=client_uuid(media),
         url_key=url_key(media.url) if media.url else None,
         has_content=False,
+        num_tokens_declared=media.num_tokens_declared,
         reason=reason,
     )
 
 
-def _present(media: DraftMedia, window: Window) -> MediaItem:
+def _present(media: DraftMedia, window: Window, *, uses_pillow: bool) -> MediaItem:
     name, uuid = identifier(media, window), client_uuid(media)
     if uuid is not None:
         window.verify()
-    found, size, reason = None, None, window.reason
+    found, size, reason = None, None, Reason.EMBEDS if media.is_embeds else window.reason
     if reason is None:
-        found, size, reason = _look(window) if media.modality is Modality.IMAGE else _UNREAD
+        found, size, reason = _look(window, media.modality, uses_pillow=uses_pillow)
     return MediaItem(
         modality=media.modality,
-        format=found.NAME if found else None,
+        format=found,
         identifier=name,
         uuid=uuid,
-        width=size.width if size else None,
-        height=size.height if size else None,
         num_bytes=window.num_bytes,
         reason=reason,
+        **_fields(size),
     )
 
 
-Look = tuple[Format | None, Size | None, Reason | None]
-"""What a look at the headers shows: the format, and the size or why there is none."""
-_UNREAD: Look = (None, None, Reason.UNREAD_MODALITY)
+def _fields(found: Size | Clip | Sound | None) -> dict[str, Any]:
+    """What a parser found, by the item's names."""
+    match found:
+        case Size(width, height):
+            return {"width": width, "height": height}
+        case Clip(width, height, num_frames, _, duration_s):
+            return {"width": width, "height": height, "num_frames": num_frames, "duration_s": duration_s}
+        case Sound(duration_s, sample_rate, num_channels):
+            return {"duration_s": duration_s, "sample_rate": sample_rate, "num_channels": num_channels}
+    return {}
 
 
-def _look(window: Window) -> Look:
+Look = tuple[str | None, Size | Clip | Sound | None, Reason | None]
+"""What a look at the headers shows: the format's name, what it found, and why something is missing."""
+
+
+def _look(window: Window, modality: Modality, *, uses_pillow: bool) -> Look:
     first_bytes = window.read(0, SNIFF_BYTES)
-    found = next((known for known in FORMATS if known.matches(first_bytes)), None)
-    if found is None:
-        return None, None, Reason.UNKNOWN_FORMAT
+    match modality:
+        case Modality.IMAGE:
+            return _picture(window, first_bytes, uses_pillow=uses_pillow)
+        case Modality.VIDEO:
+            return _clip(window, first_bytes)
+        case Modality.AUDIO:
+            return _sound(window, first_bytes)
+
+
+def _picture(window: Window, first_bytes: bytes, *, uses_pillow: bool) -> Look:
+    name = None
     try:
-        return found, found.size(window), None
+        for known in FORMATS:
+            if known.matches(first_bytes):
+                name = known.NAME
+                return name, known.size(window), None
+        if not first_bytes:
+            raise Unsized(Reason.UNKNOWN_FORMAT)
+        if not uses_pillow:
+            raise Unsized(Reason.SLOW_FORMAT)
+        return *pillow.size(window), None
     except Unsized as gave_up:
-        return found, None, gave_up.reason
+        return name, None, gave_up.reason
+
+
+def _clip(window: Window, first_bytes: bytes) -> Look:
+    for known in VIDEO_FORMATS:
+        if known.matches(first_bytes):
+            try:
+                found = known.clip(window)
+            except Unsized as gave_up:
+                return _named(known, gave_up.reason), None, gave_up.reason
+            return known.NAME, found, found.reason
+    return None, None, Reason.UNKNOWN_FORMAT
+
+
+def _sound(window: Window, first_bytes: bytes) -> Look:
+    for known in AUDIO_FORMATS:
+        if known.matches(first_bytes):
+            try:
+                found = known.sound(window)
+            except Unsized as gave_up:
+                return _named(known, gave_up.reason), None, gave_up.reason
+            return known.NAME, found, found.reason
+    return None, None, Reason.UNKNOWN_FORMAT
+
+
+def _named(known: Known, reason: Reason) -> str | None:
+    """The format's name; a container without a track of the right kind is of no format for this part."""
+    return None if reason is Reason.UNKNOWN_FORMAT else known.NAME

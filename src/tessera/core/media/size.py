@@ -14,10 +14,10 @@ Source: ``VLLM_MAX_IMAGE_PIXELS`` of vLLM 0.32.0, which is also twice Pillow's `
 
 
 class Reason(StrEnum):
-    """Why an item has no size."""
+    """Why an item has no size, or no length."""
 
     UNKNOWN_FORMAT = "unknown-format"
-    """No parser knows the first bytes."""
+    """Neither a parser of ours knows the first bytes, nor Pillow where it was asked."""
     TRUNCATED_HEADER = "truncated-header"
     """The content ends before the header does."""
     BAD_HEADER = "bad-header"
@@ -26,6 +26,12 @@ class Reason(StrEnum):
     """The header is longer than a parser may look."""
     TOO_MANY_PIXELS = "too-many-pixels"
     """More than ``MAX_PIXELS``."""
+    REFUSED_FORMAT = "refused-format"
+    """A format that is known, and that the engine does not accept."""
+    SLOW_FORMAT = "slow-format"
+    """No parser of ours knows the first bytes; Pillow may, but was not asked: it must not run on an event loop."""
+    NEEDS_PILLOW = "needs-pillow"
+    """Pillow would have been asked, but is not installed (extra ``demo``)."""
     BAD_BASE64 = "bad-base64"
     """The content is neither base64 of any alphabet nor a well-formed data URI."""
     LINK = "link"
@@ -34,8 +40,10 @@ class Reason(StrEnum):
     """The client names an item that the engine is to hold already."""
     NO_CONTENT = "no-content"
     """Neither content nor link nor uuid."""
-    UNREAD_MODALITY = "unread-modality"
-    """No parser reads the headers of this kind of media."""
+    EMBEDS = "embeds"
+    """The content is a tensor that stands in for the encoder's output."""
+    NO_DURATION = "no-duration"
+    """The container does not say how long the sound or the clip is."""
 
 
 class Unsized(TesseraError):

@@ -13,6 +13,8 @@ from tessera.core.media.size import Reason, Size, Unsized, check_sides, displaye
 from tessera.core.media.window import Window
 
 NAME: Final = "webp"
+MAX_STEPS: Final = 512
+"""Chunks of one file, for the most part: frames, where EXIF or XMP stands behind them."""
 
 _LOSSY, _LOSSLESS, _EXTENDED = b"VP8 ", b"VP8L", b"VP8X"
 _FIRST_CHUNK = 12
@@ -33,6 +35,7 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
+    window.allow(MAX_STEPS)
     head = window.need(0, 25)
     kind = head[12:16]
     if kind == _EXTENDED:

@@ -1,10 +1,11 @@
-"""What stands at this offset of the content? A bounded, lazy view on base64 or percent-encoded bytes.
+"""What stands at this offset of the content? A bounded, lazy view on base64, percent-encoded or plain bytes.
 
 Clean base64 (standard alphabet, no white space, padded or not) stays the string it
 is; a read decodes only a few groups of four characters around it. Every other
 spelling (URL-safe alphabet, line breaks, percent-encoding, a data URI without
 base64) is decoded once, in passes that run in C, and its bytes are kept as long as
-the window: the limit on bodies bounds them.
+the window: the limit on bodies bounds them. Bytes that need no decoding are neither
+copied nor kept.
 """
 
 import re
@@ -38,7 +39,7 @@ _WHITE_SPACE = b" \t\n\r\f\v"
 class Sink(Protocol):
     """What decoded content is poured into: a hasher."""
 
-    def update(self, data: bytes, /) -> object:
+    def update(self, data: bytes | memoryview, /) -> object:
         """Take the next bytes."""
 
 
@@ -48,7 +49,7 @@ S = TypeVar("S", bound=Sink)
 class _Nowhere:
     """A sink for content that is only to be checked."""
 
-    def update(self, data: bytes, /) -> None:
+    def update(self, data: bytes | memoryview, /) -> None:
         """Drop them."""
 
 
@@ -58,7 +59,7 @@ def is_data_uri(text: str) -> bool:
 
 
 class Window:
-    """The decoded bytes of a data URI or of bare base64, seen through a bounded window.
+    """The decoded bytes of a data URI or of bare base64, or bytes as they are, seen through a bounded window.
 
     ``pour`` or ``verify`` comes first: it decodes everything once, in pieces, and so
     learns whether the content is clean. From then on ``num_bytes`` is exact and
@@ -73,6 +74,7 @@ class Window:
         "_is_whole",
         "_max_bytes",
         "_max_steps",
+        "_plain",
         "_start",
         "bytes_read",
         "content",
@@ -81,9 +83,12 @@ class Window:
         "reason",
     )
 
-    def __init__(self, content: str, *, max_bytes: int = MAX_BYTES, max_steps: int = MAX_STEPS) -> None:
-        self.content: Final = content
-        """The string as the client sent it."""
+    def __init__(
+        self, content: str | bytes | memoryview, *, max_bytes: int = MAX_BYTES, max_steps: int = MAX_STEPS
+    ) -> None:
+        self.content: Final = content if isinstance(content, str) else ""
+        """The string as the client sent it; empty where it sent bytes."""
+        self._plain = None if isinstance(content, str) else memoryview(content)
         self.reason: Reason | None = None
         """``bad-base64`` where the content cannot be decoded."""
         self.bytes_read = 0
@@ -95,12 +100,16 @@ class Window:
         self._block, self._block_start = b"", 0
         self._is_whole = False
         self._start, self._is_base64 = self._head()
-        tail = content[max(self._start, len(content) - 2) :]
-        num_chars = len(content) - self._start - len(tail) + len(tail.rstrip("="))
-        self.num_bytes = num_chars * 3 // 4
+        self.num_bytes = self._num_bytes()
         """Decoded length."""
         if not self._is_base64:
             self._decode_whole()
+
+    def _num_bytes(self) -> int:
+        if self._plain is not None:
+            return len(self._plain)
+        tail = self.content[max(self._start, len(self.content) - 2) :]
+        return (len(self.content) - self._start - len(tail) + len(tail.rstrip("="))) * 3 // 4
 
     def _head(self) -> tuple[int, bool]:
         """Where the body starts, and whether it is base64; a head without end is a body that is not base64 at all."""
@@ -119,6 +128,10 @@ class Window:
         ``begin`` is called a second time where clean content turns out, on the way,
         not to be clean.
         """
+        if self._plain is not None:
+            sink = begin()
+            sink.update(self._plain)
+            return sink
         if not self._is_whole:
             try:
                 sink = begin()
@@ -199,6 +212,10 @@ class Window:
             raise Unsized(Reason.HEADER_LIMIT)
         self.num_steps += 1
 
+    def allow(self, num_steps: int) -> None:
+        """Lower the limit on steps to what a format's real files stay far below; never raises it."""
+        self._max_steps = min(self._max_steps, num_steps)
+
     def look(self, num_bytes: int) -> None:
         """Count bytes that a parser is about to look at.
 
@@ -232,6 +249,10 @@ class Window:
 
     def _fetch(self, offset: int, length: int) -> int:
         """Decode the block that begins at or just before ``offset``; returns where in it ``offset`` is."""
+        if self._plain is not None:
+            self._block = bytes(self._plain[offset : offset + max(BLOCK_BYTES, length)])
+            self._block_start = offset
+            return 0
         first = offset // 3
         num_groups = max(BLOCK_BYTES, length + 4) // 3
         at = self._start + first * 4
