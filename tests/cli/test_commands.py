@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import wave
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,27 @@ def test_price_of_a_clip_and_a_sound_by_the_models_rule() -> None:
         assert (sound["num_tokens"], sound["duration_s"], sound["llmd_num_tokens"]) == (expected, 10, 106_682)
 
 
+@pytest.mark.parametrize(("family", "expected"), [("qwen3-omni", 130), ("qwen2.5-omni", 250)])
+def test_price_of_a_request_with_ten_seconds_of_sound(tmp_path: Path, family: str, expected: int) -> None:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as sound:
+        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+        sound.writeframes(bytes(320_000))
+    data = base64.b64encode(buffer.getvalue()).decode()
+    clip = base64.b64encode((MEDIA / "webm_piped.webm").read_bytes()).decode()
+    content = [
+        {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}},
+        {"type": "audio_url", "audio_url": {"url": f"data:audio/wav;base64,{data}"}},
+        {"type": "video_url", "video_url": {"url": f"data:video/webm;base64,{clip}"}},
+    ]
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}))
+    spoken, linked, clip_item = as_json("price", path, "--family", family)["items"]
+    assert (spoken["num_tokens"], spoken["llmd_num_tokens"]) == (expected, 106_683)
+    assert (linked["num_tokens"], linked["identifier"]) == (expected, spoken["identifier"])
+    assert (clip_item["width"], clip_item["num_frames"], clip_item["size_basis"]) == (64, 20, "exact")
+
+
 def test_price_of_files_goes_by_what_is_in_them(tmp_path: Path) -> None:
     clip, sound, moving = (tmp_path / name for name in ("a.png", "b.mp4", "c.mp4"))
     clip.write_bytes((MEDIA / "mov_rotated_90.mov").read_bytes())
@@ -161,7 +183,7 @@ def test_price_of_files_goes_by_what_is_in_them(tmp_path: Path) -> None:
     assert (items[0]["width"], items[0]["height"], items[0]["num_frames"]) == (48, 64, 20)
     assert {item["size_basis"] for item in items} == {"exact"}
     table = run("price", clip, sound).output
-    assert "48x64, 2.0 s" in table
+    assert "48x64 2.0 s" in table
     assert "0.5 s" in table
 
 

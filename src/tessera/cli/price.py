@@ -143,7 +143,9 @@ def _request(
 def _read(body: bytes, headers: dict[str, str]) -> InferenceRequest:
     """A body whose API is told by its fields, unless a ``:path`` header says it."""
     path = headers.get(":path") or _path_of(body)
-    request, _ = Router.read(body, {**headers, ":path": path}, ModelProfile(), request_id="price", at=0.0, wall_at=0.0)
+    fields = {**headers, ":path": path}
+    profile = ModelProfile(uses_pillow=True)
+    request, _ = Router.read(body, fields, profile, request_id="price", at=0.0, wall_at=0.0)
     return request
 
 

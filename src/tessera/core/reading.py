@@ -7,7 +7,7 @@ from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText, DraftTok
 from tessera.core.errors import RequestError
 from tessera.core.headers import KEPT_HEADERS, MAX_HEADER_CHARS, positive_number
 from tessera.core.media.digests import text_digests, token_digests
-from tessera.core.media.probe import probe
+from tessera.core.media.probe import Steps, probe
 from tessera.core.parts import Part, TextPart, TokenPart
 from tessera.core.plugin import Dialect, registered
 from tessera.core.types import InferenceRequest, ModelProfile, Objective
@@ -60,6 +60,7 @@ def read_request(
     dialect = dialect_for(headers, profile)
     draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
     _bound_parts(draft, profile)
+    steps = Steps()
     request = InferenceRequest(
         request_id=request_id,
         at=at,
@@ -67,7 +68,7 @@ def read_request(
         dialect=draft.dialect,
         model=draft.model,
         engine_model=profile.engine_model,
-        prompts=tuple(tuple(_measure(part, profile) for part in prompt) for prompt in draft.prompts),
+        prompts=tuple(tuple(_measure(part, profile, steps) for part in prompt) for prompt in draft.prompts),
         cache_salt=draft.cache_salt,
         stream=draft.stream,
         max_output_tokens=draft.max_output_tokens,
@@ -95,7 +96,7 @@ def _bound_parts(draft: Draft, profile: ModelProfile) -> None:
             raise RequestError(message, status=400, code=code)
 
 
-def _measure(part: DraftPart, profile: ModelProfile) -> Part:
+def _measure(part: DraftPart, profile: ModelProfile, steps: Steps) -> Part:
     if isinstance(part, DraftText):
         text = part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass")
         if part.role:
@@ -103,7 +104,7 @@ def _measure(part: DraftPart, profile: ModelProfile) -> Part:
         return TextPart(num_bytes=len(text), num_tokens=_count(part, profile), digests=text_digests(text))
     if isinstance(part, DraftTokens):
         return TokenPart(num_tokens=len(part.token_ids), digests=token_digests(part.token_ids))
-    return probe(part, uses_pillow=profile.uses_pillow)
+    return probe(part, uses_pillow=profile.uses_pillow, steps=steps)
 
 
 def _count(part: DraftText, profile: ModelProfile) -> int | None:

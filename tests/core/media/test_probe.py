@@ -12,7 +12,8 @@ from xxhash import xxh3_128_hexdigest
 
 from tessera.core.draft import DraftMedia
 from tessera.core.media import pillow
-from tessera.core.media.probe import probe
+from tessera.core.media.probe import Steps, probe
+from tessera.core.media.size import Reason
 from tessera.core.parts import MediaItem, Modality
 
 Part = Callable[..., DraftMedia]
@@ -170,3 +171,15 @@ def test_what_cannot_be_decoded_keeps_a_name(image: Part) -> None:
 def test_content_beats_a_link_beside_it(image: Part) -> None:
     item = probe(image("https://example.com/a.png", base64="YWJj"))
     assert (item.has_content, item.num_bytes, item.url_key) == (True, 3, None)
+
+
+def test_the_items_of_a_request_share_their_steps() -> None:
+    segments = b"\xff\xd8" + b"\xff\xfe\x00\x02" * 900
+    media = DraftMedia(modality=Modality.IMAGE, base64=b64encode(segments).decode())
+    steps = Steps(2000)
+    reasons = [probe(media, steps=steps).reason for _ in range(8)]
+    assert reasons[0] == Reason.TRUNCATED_HEADER
+    assert reasons[-1] == Reason.HEADER_LIMIT
+    assert steps.left <= 0
+    photo = DraftMedia(modality=Modality.IMAGE, base64="iVBORw0KGgo=")
+    assert probe(photo, steps=steps).reason == Reason.HEADER_LIMIT

@@ -33,7 +33,7 @@ from tessera.core.media.identity import client_uuid, identifier, url_key
 from tessera.core.media.refused import REFUSED
 from tessera.core.media.size import Reason, Size, Unsized
 from tessera.core.media.timed import Clip, Sound
-from tessera.core.media.window import Window, is_data_uri
+from tessera.core.media.window import MAX_STEPS, Window, is_data_uri
 from tessera.core.parts import MediaItem, Modality
 
 
@@ -79,16 +79,32 @@ SNIFF_BYTES = 64
 """First bytes by which a format is known."""
 
 
-def probe(media: DraftMedia, *, uses_pillow: bool = False) -> MediaItem:
+class Steps:
+    """What is left of the parser steps of one request, over all of its items."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = 4 * MAX_STEPS) -> None:
+        self.left = left
+
+
+def probe(media: DraftMedia, *, uses_pillow: bool = False, steps: Steps | None = None) -> MediaItem:
     """The item, whatever the strings of ``media`` hold: nothing is raised, ignorance has a ``reason``.
 
     Content is read once for its identity and its length; of its decoded bytes, the
     parsers look at ``window.MAX_BYTES`` at most, in ``window.MAX_STEPS`` steps. A
     picture that none of them knows is left to Pillow with ``uses_pillow``, which is
-    not for event loops; without, its reason is ``slow-format``.
+    not for event loops; without, its reason is ``slow-format``. ``steps`` bounds the
+    items of a request together: a thousand hostile pictures cost what four do.
     """
     content = _content(media)
-    return _absent(media) if content is None else _present(media, Window(content), uses_pillow=uses_pillow)
+    if content is None:
+        return _absent(media)
+    window = Window(content, max_steps=MAX_STEPS if steps is None else max(1, min(MAX_STEPS, steps.left)))
+    item = _present(media, window, uses_pillow=uses_pillow)
+    if steps is not None:
+        steps.left -= window.num_steps
+    return item
 
 
 def _content(media: DraftMedia) -> str | bytes | memoryview | None:
