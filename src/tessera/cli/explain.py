@@ -127,8 +127,8 @@ def _stage_table(stage: dict[str, Any]) -> Table:
     table = Table(title=f"profile {stage['profile']}")
     if len(rows) <= MAX_COLUMNS:
         table.add_column("")
-        for row, style in zip(rows, styles, strict=True):
-            table.add_column(row["endpoint"], justify="right", style=style)
+        for name, style in zip(_short([row["endpoint"] for row in rows]), styles, strict=True):
+            table.add_column(name, justify="right", style=style)
         for head, values in zip(heads, zip(*lines, strict=True), strict=True):
             table.add_row(head, *values)
         return table
@@ -138,6 +138,12 @@ def _stage_table(stage: dict[str, Any]) -> Table:
     for row, line, style in zip(rows, lines, styles, strict=True):
         table.add_row(row["endpoint"], *line, style=style)
     return table
+
+
+def _short(names: list[str]) -> list[str]:
+    """The endpoints' names; their ports alone where they share one address."""
+    hosts = {name.rpartition(":")[0] for name in names}
+    return [":" + name.rpartition(":")[2] for name in names] if len(hosts) == 1 and len(names) > 1 else names
 
 
 def _cells(row: dict[str, Any], names: list[str]) -> list[str]:
