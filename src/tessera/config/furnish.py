@@ -68,5 +68,10 @@ def _served_model(plan: Plan, pricer: TokenProducer, choice: Mapping[str, Any], 
     given = overrides_of(choice, family)
     made, problems = decode(family, {camel(name): value for name, value in given.items()}, path)
     plan.problems += problems
+    for key, read in (("mmProcessorKwargs", family.from_kwargs), ("mediaIoKwargs", family.from_media_io_kwargs)):
+        if (kwargs := choice.get(key)) and not read(kwargs):
+            plan.warn(f"{path}.{key}", f"changes nothing in how {family.type} is priced: {', '.join(map(str, kwargs))}")
+    if "mmHasherAlgorithm" in choice:
+        plan.warn(f"{path}.mmHasherAlgorithm", "accepted and without effect yet: no identifier is hashed as the engine does")
     if made is not None:
         pricer.furnish(files, {name: getattr(made, name) for name in given})

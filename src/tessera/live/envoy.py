@@ -51,6 +51,7 @@ _USAGE_PATHS: Final = (
 # Envoy's short names of what may go wrong on the way to an endpoint; an answer of ours has none of these flags.
 _UPSTREAM_FAULTS: Final = ("UH", "UF", "UO", "URX", "UC", "UR", "LR", "UT", "SI", "UPE", "UMSDR", "DT", "NC", "OM")
 _MAX_SSE_EVENT_BYTES: Final = 256 * 1024
+_HEADERS_TIMEOUT_S: Final = 10.0
 _MAX_BUFFER_BYTES: Final = 2**32 - 1
 
 
@@ -90,6 +91,8 @@ class EnvoySettings:
     body_mode: BodyMode = BodyMode.BUFFERED
     message_timeout_s: float = 2.0
     """How long Envoy waits for one ext_proc answer before the request goes on by round robin."""
+    request_timeout_s: float = 120.0
+    """How long a client may take to send a whole request, 408 beyond; 64 MiB then need 4.5 Mbit/s."""
     progress_interval_s: float | None = None
     """How often the access log also tells of a request that still runs, so that its first token is known while it
     streams (``intermediate_log_entry`` is true then); at least 0.001. None: one entry, at the end."""
@@ -163,7 +166,10 @@ def _connection_manager(name: str, settings: EnvoySettings) -> dict[str, Any]:
     return progress | {
         "stat_prefix": name,
         "codec_type": "AUTO",
+        # An answer may be silent for minutes, but what a client announces and does not send is charged to all others.
         "stream_idle_timeout": "0s",
+        "request_headers_timeout": _duration(_HEADERS_TIMEOUT_S),
+        "request_timeout": _duration(settings.request_timeout_s),
         "server_header_transformation": "PASS_THROUGH",
         "preserve_external_request_id": True,
         "always_set_request_id_in_response": True,
@@ -296,10 +302,12 @@ def _local_replies(settings: EnvoySettings) -> dict[str, Any]:
     too_large = (
         f"the body has more than {settings.max_body_bytes} bytes (routing.maxBodyBytes); send smaller media or links"
     )
+    too_slow = f"the whole request did not come within {settings.request_timeout_s:g} s"
     nobody = "no model server could take the request: %RESPONSE_CODE_DETAILS%"
     return {
         "mappers": [
             _error_mapper(_has_status(413), too_large, "invalid_request_error", "request_too_large"),
+            _error_mapper(_has_status(408), too_slow, "invalid_request_error", "request_timeout"),
             _error_mapper(timeout, "no model server answered in time", unavailable, "upstream_timeout"),
             _error_mapper(upstream_fault, nobody, unavailable, "upstream_unavailable"),
             _error_mapper(_has_status(502), "the router could not be asked", unavailable, "router_unavailable")

@@ -35,7 +35,7 @@ def engine_model(page: bytes) -> str | None:
     """
     try:
         cards = msgspec.json.decode(page, type=_Models).data
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     # A LoRA adapter names the model that it sits on as its parent.
     return next(((card.root or card.id)[:1024] for card in cards if not card.parent and (card.root or card.id)), None)
@@ -69,10 +69,17 @@ async def watch_models(
             await asyncio.sleep(INTERVAL_S if names else FIRST_ROUNDS_S)
 
 
+async def _page(answer: aiohttp.ClientResponse) -> bytes:
+    """The answer's body, or as much of it as ``MAX_BYTES`` allow: one ``read`` gives what has come so far."""
+    page = bytearray()
+    while len(page) < MAX_BYTES and (piece := await answer.content.read(MAX_BYTES - len(page))):
+        page += piece
+    return bytes(page)
+
+
 async def _ask(session: aiohttp.ClientSession, limit: asyncio.Semaphore, endpoint: Endpoint) -> str | None:
     try:
         async with limit, session.get(f"http://{endpoint.id}/v1/models") as answer:
-            page = await answer.content.read(MAX_BYTES)
-            return engine_model(page) if answer.status == 200 else None
+            return engine_model(await _page(answer)) if answer.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None

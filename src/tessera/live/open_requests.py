@@ -181,6 +181,9 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
     if entry and entry.first_body_s is not None and decision.request.stream and source is not FirstTokenSource.BODY:
         first_at, source = request.opened_at + entry.first_body_s, FirstTokenSource.BODY
     status = entry.status if entry and entry.status else request.status
+    if status is not None and status >= 400 and source is FirstTokenSource.BODY:
+        # The first bytes of an error are no token.
+        first_at = source = None
     return Outcome(
         request_id=decision.request.request_id,
         ending=_ending(entry, status),

@@ -39,6 +39,8 @@ INLINE_TOKENISED_BYTES = 8 << 10
 READ_THREADS = 2
 PREFILL_TOKENS_PER_S = 15_928.0
 """Rate behind a predicted first token until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
+MAX_LOGGED_GUESSES = 8
+"""Guesses in a request's log line; ``/debug`` has them all."""
 MODEL_MODALITY = ("model", "modality")
 TICK_S = 0.02
 """How often waits are looked at."""
@@ -89,6 +91,9 @@ class RouterService:
         """The fleet changed: an endpoint came, left, or was scraped."""
         self.fleet.apply(event)
         self._guarded("observe", lambda: self.router.observe(event))
+        self._guarded("observe", lambda: self._infer_first_tokens(event))
+
+    def _infer_first_tokens(self, event: FleetEvent) -> None:
         for first in self.first_tokens.observe(event):
             self._first_token(first)
         self._release_due()
@@ -174,8 +179,8 @@ class RouterService:
         """Release and settle what nobody else will; runs until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._release_due()
-            self.open.settle_due(self.clock())
+            self._guarded("timers", self._release_due)
+            self._guarded("timers", lambda: self.open.settle_due(self.clock()))
 
     def close(self) -> None:
         """Settle everything and let go."""
@@ -286,7 +291,7 @@ def _log_fields(outcome: Outcome) -> Iterator[tuple[str, object]]:
     yield "status", outcome.status
     if decision := outcome.decision:
         request = decision.request
-        yield "client_request_id", request.headers.get("x-request-id")
+        yield "client_request_id", repr(request.headers.get("x-request-id"))
         yield "dialect", request.dialect
         yield "model", repr(request.model)
         yield "num_items", len(decision.priced.items)
@@ -299,4 +304,6 @@ def _log_fields(outcome: Outcome) -> Iterator[tuple[str, object]]:
         if outcome.usage:
             yield "usage_prompt_tokens", outcome.usage.prompt_tokens
         if decision.guesses:
-            yield "guesses", ",".join(decision.guesses)
+            yield "guesses", ",".join(decision.guesses[:MAX_LOGGED_GUESSES])
+            if (num_more := len(decision.guesses) - MAX_LOGGED_GUESSES) > 0:
+                yield "num_guesses_more", num_more

@@ -137,7 +137,7 @@ class Metrics:
             "tessera_items_total", "Media items by how well their price is known.", ("modality", "basis", "reason")
         )
         self._guesses = self._counter("tessera_guesses_total", "What decisions had to guess.", ("guess",))
-        self._faults = self._counter("tessera_internal_errors_total", "Requests answered 500 by us.", ("where",))
+        self._faults = self._counter("tessera_internal_errors_total", "Faults of our own code, by where; each at stream is a request answered 500.", ("where",))
         self.streams_ended_early = self._counter(
             "tessera_streams_ended_early_total", "Streams that ended before their response could have.", ()
         )
@@ -198,7 +198,7 @@ class Metrics:
         self._refusals.labels(self._word(code)).inc()
 
     def failed(self, where: str) -> None:
-        """Count a request that failed in our own code."""
+        """Count a fault of our own code; ``stream`` is where it fails a request."""
         self._faults.labels(self._word(where)).inc()
 
     def add_gauges(self, read: "Gauges") -> None:

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera.core.dialects.chat import ChatBody
-from tessera.core.dialects.excision import MIN_BYTES, Excised
+from tessera.core.dialects.excision import MIN_BODY_BYTES, MIN_BYTES, Excised
 from tessera.core.dialects.json_body import read_json
 from tessera.core.errors import RequestError
 from tessera.core.types import ModelProfile
 
 LONG = "data:image/png;base64," + "QUJD" * (MIN_BYTES // 3)
+PADDING = {"padding": "x" * MIN_BODY_BYTES}
+"""What makes a body large enough to be cut."""
 
 
 def read(body: bytes) -> ChatBody:
@@ -38,7 +40,7 @@ def plainly(body: bytes) -> ChatBody:
 )
 @pytest.mark.parametrize("ensure_ascii", [True, False])
 def test_the_same_values_come_out(messages, ensure_ascii) -> None:
-    fields = {"model": "m", "messages": messages, "tools": [{"a": LONG}]}
+    fields = {"model": "m", "messages": messages, "tools": [{"a": LONG}], **PADDING}
     body = json.dumps(fields, ensure_ascii=ensure_ascii).encode()
     ours, theirs = read(body), plainly(body)
     assert ours.messages == theirs.messages
@@ -46,28 +48,29 @@ def test_the_same_values_come_out(messages, ensure_ascii) -> None:
 
 
 def test_long_strings_are_cut_out_and_escaped_ones_are_not() -> None:
-    body = json.dumps({"messages": [LONG, LONG.replace("/", "\\/")]}).encode()
+    body = json.dumps({"messages": [LONG, LONG.replace("/", "\\/")], **PADDING}).encode()
     excised = Excised(body, 8)
     assert excised.num_segments == 1
     assert len(excised.rest) < len(body) - len(LONG) + 100
-    many = json.dumps([LONG] * 5).encode()
+    many = json.dumps([LONG] * 5 + [PADDING]).encode()
+    assert Excised(json.dumps([LONG]).encode(), 3).num_segments == 0
     assert Excised(many, 3).num_segments == 3
 
 
 def test_a_stand_in_cannot_be_forged() -> None:
-    forged = json.dumps({"messages": ["data:,00000000000000000000000000000000-0", LONG]}).encode()
+    forged = json.dumps({"messages": ["data:,00000000000000000000000000000000-0", LONG], **PADDING}).encode()
     assert read(forged).messages == plainly(forged).messages
 
 
 def test_a_cut_body_is_refused_as_ever() -> None:
-    body = json.dumps({"messages": [LONG]}).encode()
+    body = json.dumps({**PADDING, "messages": [LONG]}).encode()
     for cut in (len(body) - 1, len(body) - 4, MIN_BYTES, 30):
         with pytest.raises(RequestError):
             read(body[:cut])
 
 
 def test_a_string_that_is_not_utf8_is_refused() -> None:
-    body = b'{"messages": ["data:' + b"a" * MIN_BYTES + b"\xff" + b'"]}'
+    body = b'{"messages": ["data:' + b"a" * MIN_BODY_BYTES + b"\xff" + b'"]}'
     with pytest.raises(RequestError, match="UTF-8"):
         read(body)
 
@@ -76,5 +79,5 @@ def test_a_string_that_is_not_utf8_is_refused() -> None:
 def test_odd_texts_around_a_long_string(texts, place) -> None:
     texts = [*texts[:place], LONG, *texts[place:]]
     for ensure_ascii in (True, False):
-        body = json.dumps({"messages": ["".join(texts), texts]}, ensure_ascii=ensure_ascii).encode()
+        body = json.dumps({"messages": ["".join(texts), texts], **PADDING}, ensure_ascii=ensure_ascii).encode()
         assert read(body).messages == plainly(body).messages

@@ -12,8 +12,8 @@ from tessera.core.types import Finding
 class PriceCheck:
     """Watches what was learned, and speaks once for each model and modality until it changes.
 
-    Memory: one row for each model and modality that was warned about, which
-    ``Learning`` bounds.
+    Memory: one row for each model and modality that was warned about and that
+    ``Learning`` still knows, which bounds them.
     """
 
     def __init__(self, learned: Learning, warn_bias: float, min_samples: int) -> None:
@@ -72,15 +72,24 @@ class PriceCheck:
         fit = best_fit(samples, model) if modality is Modality.IMAGE else None
         if fit and fit.error >= rule_error(samples):
             fit = None
+        self._forget_unknown()
         self._warned[model, modality] = (resets, fit)
-        return Finding(message=_message(model, modality, family, 1 / state.ratio - 1, samples, fit))
+        bias = 1 / state.ratio - 1
+        off = f"{bias:+.0%} off" if abs(bias) > self._warn_bias else f"off by a factor of {state.spread:.2f} either way"
+        return Finding(message=_message(model, modality, family, off, samples, fit))
+
+    def _forget_unknown(self) -> None:
+        """Forget what was said of models that ``Learning`` has forgotten: they come back as new ones."""
+        known = self._learned.modalities()
+        kept = {(model, modality) for model, modality, *_ in known}
+        self._warned = {key: said for key, said in self._warned.items() if key in kept}
 
 
 def _message(
-    model: str, modality: Modality, family: str | None, bias: float, samples: tuple[SizeSample, ...], fit: Fit | None
+    model: str, modality: Modality, family: str | None, off: str, samples: tuple[SizeSample, ...], fit: Fit | None
 ) -> str:
     rule = f"family {family}" if family else "llm-d's rule"
-    text = f"model {model!r}: {modality} items are priced {bias:+.0%} off by {rule}"
+    text = f"model {model!r}: {modality} items are priced {off} by {rule}"
     if samples:
         middle = median(sample.num_tokens for sample in samples)
         shown = min(samples, key=lambda sample: abs(sample.num_tokens - middle))

@@ -179,7 +179,7 @@ class Learning:
         known = self._models.get(model)
         if known is None:
             return None
-        size = known.sizes.get(_size_key(priced.item))
+        size = known.sizes.get(_size_key(priced))
         if size is not None and len(size) >= MIN_PER_SIZE:
             return Learned(max(1, round(size.median())), "learned-size")
         modality = known.modalities.get(priced.item.modality)
@@ -231,7 +231,7 @@ class Learning:
         if self._has_changed(report, modality, num_media):
             self._forget(report.model, model)
             return
-        keys = {_size_key(each.item) for each in report.items}
+        keys = {_size_key(each) for each in report.items}
         if len(keys) == 1 and num_media > 0:
             first = report.items[0]
             each_counted = num_media / len(report.items)
@@ -292,7 +292,11 @@ def _is_link(item: MediaItem) -> bool:
     return not item.has_content and item.url_key is not None
 
 
-def _size_key(item: MediaItem) -> tuple[Any, ...]:
-    """Items that every rule prices alike: a duration counts in tenths of a second."""
+def _size_key(priced: PricedItem) -> tuple[Any, ...]:
+    """Items that every rule prices alike: a duration counts in tenths of a second.
+
+    The price by rule is part of it: a request with processor settings of its own must not teach what others cost.
+    """
+    item = priced.item
     duration = None if item.duration_s is None else round(item.duration_s, 1)
-    return (item.modality, item.width, item.height, item.num_frames, duration)
+    return (item.modality, item.width, item.height, item.num_frames, duration, priced.num_tokens)

@@ -50,7 +50,11 @@ class Rules:
     def price(
         self, index: int, item: MediaItem, served: ServedModel | None, num_images: int, request: InferenceRequest
     ) -> PricedItem:
-        """The item's price; a family that refuses it, or has no rule for its modality, leaves it to llm-d's rule."""
+        """The item's price.
+
+        What a family refuses, or has no rule for, goes by llm-d's rule; a sound by 25 tokens a second, because llm-d
+        would count its bytes as text.
+        """
         if item.num_tokens_declared is not None:
             return _declared(index, item, item.num_tokens_declared)
         refused = None

@@ -73,12 +73,15 @@ def problems_of(choice: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     if path is not None and (not isinstance(path, str) or not path):
         yield "path", f"got {path!r}, expected the folder of the model's files"
+    for key in ("engineModel", "mmHasherAlgorithm"):
+        if not isinstance(choice.get(key, ""), str):
+            yield key, f"got {choice[key]!r}, expected text"
     for key in ("mmProcessorKwargs", "mediaIoKwargs"):
         if not isinstance(choice.get(key, {}), Mapping):
             yield key, f"got {choice[key]!r}, expected a mapping"
     if name is None:
         return
-    if name not in families:
+    if not isinstance(name, str) or name not in families:
         yield "family", f"got {name!r}, expected one of {', '.join(families)}"
         return
     settings = spellings(families[name])
