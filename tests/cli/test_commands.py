@@ -200,6 +200,11 @@ def test_price_of_a_batch(tmp_path: Path) -> None:
         ({"prompt": "12345678"}, (), 2),
         ({"messages": [{"role": "user", "content": "1234"}]}, (), 2),
         ({"messages": [{"role": "user", "content": "1234"}], "system": "ab"}, (), 4),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "u"}}]}]},
+            (),
+            226,
+        ),
         ({"input": "1234"}, (), 2),
         ({"token_ids": [7, 8, 9]}, (), 3),
         ({"input": "1234", "prompt": "12345678"}, ("--path", "/v1/responses"), 2),
@@ -290,3 +295,64 @@ def test_serve_refuses_a_plugin_that_is_missing(endpoints: Path) -> None:
     result = run("serve", "--config", shipped("llm-d-e-pd.yaml"), "--endpoints", endpoints)
     assert result.exit_code == 2
     assert "--ignore-missing-plugins" in result.output
+
+
+def test_a_line_of_a_batch_that_would_be_refused_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+    path.write_text('{"prompt": "a"}\n\n{bad\n')
+    result = run("price", "--batch", path)
+    assert result.exit_code == 2
+    assert f"{path}:3: the request would be refused: 400" in result.output
+
+
+def test_why_a_price_is_not_better_known_stands_below_the_table(request_file: Path) -> None:
+    text = request_file.read_text().replace('"model": "m"', '"model": "Qwen3-VL"')
+    request_file.write_text(text)
+    assert "\nfamily-guessed: item 0\n" in run("price", request_file).output
+
+
+def test_names_are_no_markup(request_file: Path, tmp_path: Path) -> None:
+    """A model's name and an IPv6 address may hold what a terminal library takes for a tag."""
+    request_file.write_text(request_file.read_text().replace('"model": "m"', '"model": "[/x][bold]"'))
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        'endpoints: [{name: a, address: "fd00::1", port: "8000"}, {name: b, address: 10.0.0.1, port: "80"}]'
+    )
+    explained = run("explain", request_file, "--endpoints", fleet)
+    assert explained.exit_code == 0
+    assert "[/x][bold]" in explained.output
+    assert "[fd00::1]" in explained.output
+    assert "[fd00::1]:8000" in explained.output
+    assert "[/x][bold]" in run("price", request_file).output
+
+
+def test_four_endpoints_can_be_told_apart_on_a_narrow_terminal(request_file: Path, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        "endpoints:\n" + "".join(f'- {{name: e{n}, address: 10.100.200.{n}, port: "8000"}}\n' for n in (1, 2, 3, 4))
+    )
+    arguments = ["explain", str(request_file), "--endpoints", str(fleet)]
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).output
+    heads = shown.split("winner")[0]
+    assert all(f"10.100.200.{number} " in heads for number in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("{family: [a]}", "estimate.model.family: got ['a'], expected one of"),
+        ("{family: qwen3-vl, engineModel: 5}", "estimate.model.engineModel: got 5, expected text"),
+        ("{family: qwen3-vl, mmProcessorKwargs: {bogus: 1}}", "changes nothing in how qwen3-vl is priced: bogus"),
+    ],
+)
+def test_check_says_what_the_model_s_settings_do_not_do(tmp_path: Path, model: str, says: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"""
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {{type: token-producer, parameters: {{estimate: {{model: {model}}}}}}}
+"""
+    )
+    assert says in run("check", path).output

@@ -387,6 +387,39 @@ async def test_in_full_duplex_mode_without_a_picker_the_answer_is_an_openai_erro
     assert envoy.returncode == 0
 
 
+async def test_a_body_that_is_announced_and_not_sent_is_given_up_and_a_slow_answer_is_not(world: World) -> None:
+    settings = EnvoySettings(
+        listen_port=0,
+        ext_proc_address=f"127.0.0.1:{world.picker.port}",
+        endpoints=[("127.0.0.1", world.first.port)],
+        request_timeout_s=0.5,
+    )
+
+    async def slow(_: web.Request) -> web.Response:
+        await asyncio.sleep(1.2)
+        return web.json_response({"usage": USAGE})
+
+    world.first.behave = slow
+    world.picker.destination = world.first.address
+    envoy = await EnvoyProcess.start(envoy_config(settings), concurrency=1)
+    port = envoy.ports[LISTENER]
+    async with world.session.post(f"http://127.0.0.1:{port}{CHAT}", data=b"{}") as response:
+        assert response.status == 200
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n".encode())
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    await envoy.stop()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"] == {
+        "message": "the whole request did not come within 0.5 s",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "request_timeout",
+    }
+
+
 @pytest.mark.parametrize(
     "events",
     [

@@ -12,6 +12,7 @@ def test_names_of_a_page() -> None:
     assert engine_model(b'{"data": []}') is None
     assert engine_model(b"not json") is None
     assert engine_model(b'{"data": [{"id": 5}]}') is None
+    assert engine_model(b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}") is None
 
 
 async def first_words(endpoints: list[Endpoint], num: int) -> list[tuple[str, str]]:
@@ -49,3 +50,22 @@ async def test_endpoints_that_agree_and_that_do_not() -> None:
         assert [kind for kind, _ in said] == ["problem", "model"]
         assert root in said[0][1]
         assert said[1] == ("model", "")
+
+
+async def test_a_page_that_comes_in_pieces_is_read_whole() -> None:
+    """A server with many adapters answers in more than one packet."""
+    page = b'{"data": [' + b'{"id": "adapter", "parent": "base"}, ' * 3000 + b'{"id": "base"}]}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page) + page[:1000])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(page[1000:])
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert await first_words([Endpoint(address="127.0.0.1", port=port)], 1) == [("model", "base")]

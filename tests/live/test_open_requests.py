@@ -222,10 +222,11 @@ class TestOutcome:
 
     def test_without_a_decision_there_is_only_an_ending(self, desk):
         desk.open.not_decided("r9", Ending.CANCELLED, 5.0)
-        desk.open.not_decided("r8", Ending.REJECTED, 6.0, 429)
+        desk.open.not_decided("r8", Ending.REJECTED, 6.0, 429, "rejected-saturated")
         first, second = desk.settled
         assert (first.request_id, first.ending, first.status, first.decision) == ("r9", Ending.CANCELLED, None, None)
         assert (second.ending, second.status, second.endpoint, second.finished_at) == (Ending.REJECTED, 429, None, 6.0)
+        assert (first.refusal, second.refusal) == (None, "rejected-saturated")
 
 
 class TestFirstToken:
@@ -256,6 +257,10 @@ class TestFirstToken:
         desk = Desk(build, stream=False)
         desk.open.first_token("r1", PREDICTED, 101.0)
         assert self.finish(desk, first_body_s=4.0) == (101.0, PREDICTED)
+
+    @pytest.mark.parametrize(("status", "expected"), [(399, (101.5, BODY)), (400, (None, None)), (503, (None, None))])
+    def test_the_first_bytes_of_an_error_are_no_token(self, desk, status, expected):
+        assert self.finish(desk, first_body_s=1.5, status=status) == expected
 
     def test_of_an_unknown_request_nothing_is_kept(self, desk):
         desk.open.first_token("unknown", BODY, 1.0)

@@ -1,5 +1,6 @@
 """Does the live router read each request where it may: on the loop, or in its threads?"""
 
+import asyncio
 import base64
 import json
 import struct
@@ -84,3 +85,19 @@ async def test_a_request_is_routed_where_pillow_is_absent(service, monkeypatch) 
     monkeypatch.setitem(sys.modules, "PIL", None)
     request = await service.read(ask(TGA), "r1")
     assert [(item.format, item.width, item.reason) for item in items(request)] == [(None, None, "needs-pillow")]
+
+
+async def test_a_fault_does_not_end_the_timers(service, monkeypatch) -> None:
+    rounds: asyncio.Queue[None] = asyncio.Queue()
+
+    def breaks(_: float) -> None:
+        rounds.put_nowait(None)
+        raise KeyError("timers")
+
+    monkeypatch.setattr(service.open, "settle_due", breaks)
+    timers = asyncio.create_task(service.run_timers())
+    async with asyncio.timeout(10):
+        await rounds.get()
+        await rounds.get()
+    timers.cancel()
+    assert b'tessera_internal_errors_total{where="timers"}' in service.metrics.page()

@@ -1,14 +1,15 @@
 """One stream through the whole live router, without a socket: what is carried out, and what a fault touches."""
 
-import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from tessera.core.facts import InFlightLoad, Joined, Load, Scraped
 from tessera.core.filters.concurrency_detector import ConcurrencyDetector
+from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.plugin import Scorer
-from tessera.core.types import Ending, ModelProfile
+from tessera.core.types import Ending, Finding, ModelProfile
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.service import INLINE_BYTES, RouterService
@@ -145,7 +146,7 @@ async def test_a_body_that_is_no_json_is_a_400(live):
     assert refusal.immediate_response.status.code == 400
     stream.closed()
     (outcome,) = live.outcomes
-    assert (outcome.ending, outcome.status) == (Ending.REJECTED, 400)
+    assert (outcome.ending, outcome.status, outcome.refusal) == (Ending.REJECTED, 400, "invalid_request_error")
 
 
 async def test_a_full_pool_tells_the_client_to_wait(live):
@@ -158,17 +159,46 @@ async def test_a_full_pool_tells_the_client_to_wait(live):
     assert (answered["x-llm-d-request-dropped-reason"], answered["retry-after"]) == (b"rejected-saturated", b"1")
     stream.closed()
     assert live.load.num_requests == 2
-    assert [outcome.status for outcome in live.outcomes] == [429]
+    assert [(outcome.status, outcome.refusal) for outcome in live.outcomes] == [(429, "rejected-saturated")]
 
 
-async def test_a_client_that_leaves_while_its_body_is_read_is_cancelled(live):
+async def test_a_fault_in_counting_leaves_no_ledger_open(live, monkeypatch):
+    def breaks(_):
+        raise KeyError("metrics")
+
+    monkeypatch.setattr(live.service.metrics, "settled", breaks)
     stream = live.stream()
-    await send(stream, headers())
-    reading = asyncio.create_task(stream.receive(body(text="x" * (INLINE_BYTES * 8))))
-    await asyncio.sleep(0)
-    reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
+    await send(stream, headers(), body())
     stream.closed()
-    assert [outcome.ending for outcome in live.outcomes] == [Ending.CANCELLED]
     assert live.load == InFlightLoad()
-    assert live.service.budget.held_bytes == 0
+    assert b'tessera_internal_errors_total{where="metrics"} 1.0' in live.service.metrics.page()
+
+
+async def test_a_log_line_is_bounded_and_cannot_be_forged(live, caplog):
+    caplog.set_level("INFO", "tessera.requests")
+    parts = [{"type": "image_url", "image_url": {"url": f"http://e/{number}"}} for number in range(1000)]
+    data = msgspec.json.encode({"model": "good", "messages": [{"role": "user", "content": parts}]})
+    opening = headers()
+    forged = pb.HeaderValue(key="x-request-id", raw_value=b"a endpoint=evil")
+    opening.request_headers.headers.headers.append(forged)
+    stream = live.stream()
+    await send(stream, opening, pb.ProcessingRequest(request_body=pb.HttpBody(body=data, end_of_stream=True)))
+    stream.closed()
+    (line,) = caplog.messages
+    assert "client_request_id='a endpoint=evil' dialect=chat" in line
+    assert line.endswith("guesses=" + ",".join(f"link:{number}" for number in range(8)) + " num_guesses_more=992")
+
+
+async def test_a_finding_is_one_warning(live, caplog):
+    class Finds(InflightLoadProducer):
+        def settle(self, outcome):
+            return [Finding(message="the price is wrong; set it: ...")]
+
+    router = live.service.router
+    live.service.router = replace(router, memories=(*router.memories, Finds()))
+    stream = live.stream()
+    await send(stream, headers(), body())
+    stream.closed()
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == ["the price is wrong; set it: ..."]
+    assert live.load == InFlightLoad()

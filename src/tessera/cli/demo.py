@@ -85,7 +85,8 @@ async def _demo(fleet: DemoFleet, traffic: "Sequence[DemoRequest]", *, svg: Path
             await _explain_one(session, fleet)
             if svg is not None:
                 # Rich links its font from a server of others; the picture shall ask nobody.
-                svg.write_text(_FONT_FACE.sub("", out.export_svg(title="tessera demo")))
+                drawing = _FONT_FACE.sub("", out.export_svg(title="tessera demo"))
+                await asyncio.to_thread(svg.write_text, drawing)
         if keep:
             _print_curl(fleet)
             await asyncio.Event().wait()

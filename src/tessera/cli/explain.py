@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tessera.cli.options import (
@@ -100,7 +101,7 @@ def print_decision(record: dict[str, Any]) -> None:
     """The decision as tables: what the request weighs, then one table a stage."""
     priced = record["priced"]
     out.print(
-        f"[bold]{record['request_id']}[/bold] {priced['dialect']} {priced['model']}: "
+        f"[bold]{escape(record['request_id'])}[/bold] {priced['dialect']} {escape(priced['model'])}: "
         f"{priced['num_prompt_tokens']} prompt tokens = {priced['num_text_tokens']} text + {len(priced['items'])} items"
     )
     for item in priced["items"]:
@@ -108,8 +109,10 @@ def print_decision(record: dict[str, Any]) -> None:
         out.print(f"  {item['index']} {item['modality']} {size}: {item['num_tokens']} tokens, {item['basis']}")
     for stage in record["stages"]:
         out.print(_stage_table(stage))
-        behind = ", ".join(stage["fallbacks"]) or "nobody"
-        out.print(f"winner [bold green]{stage['winner']}[/bold green], then {behind}")
+        if stage["winner"] is None:
+            continue
+        behind = escape(", ".join(stage["fallbacks"])) or "nobody"
+        out.print(f"winner [bold green]{escape(stage['winner'])}[/bold green], then {behind}")
     if record["guesses"]:
         out.print("guessed: " + ", ".join(record["guesses"]), style="yellow", markup=False)
     if rejection := record["rejection"]:
@@ -126,9 +129,9 @@ def _stage_table(stage: dict[str, Any]) -> Table:
     styles = ["bold green" if row["endpoint"] == stage["winner"] else "" for row in rows]
     table = Table(title=f"profile {stage['profile']}")
     if len(rows) <= MAX_COLUMNS:
-        table.add_column("")
+        table.add_column("", overflow="fold")
         for name, style in zip(_short([row["endpoint"] for row in rows]), styles, strict=True):
-            table.add_column(name, justify="right", style=style)
+            table.add_column(escape(name), justify="right", style=style)
         for head, values in zip(heads, zip(*lines, strict=True), strict=True):
             table.add_row(head, *values)
         return table
@@ -136,14 +139,16 @@ def _stage_table(stage: dict[str, Any]) -> Table:
     for head in heads:
         table.add_column(head, justify="right")
     for row, line, style in zip(rows, lines, styles, strict=True):
-        table.add_row(row["endpoint"], *line, style=style)
+        table.add_row(escape(row["endpoint"]), *line, style=style)
     return table
 
 
 def _short(names: list[str]) -> list[str]:
-    """The endpoints' names; their ports alone where they share one address."""
+    """The endpoints' names, ports on a line of their own; the ports alone where they share one address."""
     hosts = {name.rpartition(":")[0] for name in names}
-    return [":" + name.rpartition(":")[2] for name in names] if len(hosts) == 1 and len(names) > 1 else names
+    if len(hosts) == 1 and len(names) > 1:
+        return [":" + name.rpartition(":")[2] for name in names]
+    return ["\n:".join(name.rsplit(":", 1)) for name in names]
 
 
 def _cells(row: dict[str, Any], names: list[str]) -> list[str]:

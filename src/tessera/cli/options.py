@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from tessera.config.load import LoadedConfig, load_file
 from tessera.config.shipped import shipped
@@ -55,17 +56,18 @@ def said_plainly() -> Iterator[None]:
         yield
     except ConfigError as error:
         for problem in error.problems:
-            place = f"[bold]{problem.path}[/bold]: " if problem.path else ""
+            place = f"[bold]{escape(problem.path)}[/bold]: " if problem.path else ""
             err.print(f"[red]error[/red]: {place}", end="")
-            err.print(problem.message, markup=False)
+            err.print(problem.message, markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except RequestError as error:
         err.print("[red]error[/red]: the request would be refused: ", end="")
-        err.print(f"{error.status} {error.message}", markup=False)
+        err.print(f"{error.status} {error.message}", markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except OSError as error:
         err.print("[red]error[/red]: ", end="")
-        err.print(f"{error.filename or ''}: {error.strerror or error}", markup=False)
+        place = f"{error.filename}: " if error.filename else ""
+        err.print(f"{place}{error.strerror or error}", markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
 
 

@@ -38,7 +38,7 @@ def plugins(
         if not chosen:
             near = difflib.get_close_matches(type_name or "", [each.type for each in types])
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError([Problem("", f"no plugin type {type_name!r}{hint} `tessera plugins` lists them")])
+            raise ConfigError([Problem("", f"no plugin type {type_name!r}{hint}; `tessera plugins` lists them")])
     if format_ is Format.JSON:
         print_json([dataclasses.asdict(each) for each in chosen])
     elif type_name is None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from tessera.cli.options import (
@@ -26,7 +27,7 @@ from tessera.cli.options import (
 from tessera.config.discover import discover
 from tessera.config.model_folder import read_model_files
 from tessera.core.draft import DraftMedia
-from tessera.core.errors import ConfigError, Problem
+from tessera.core.errors import ConfigError, Problem, RequestError
 from tessera.core.media import gif
 from tessera.core.media.probe import probe
 from tessera.core.parts import MediaItem, Modality
@@ -151,24 +152,42 @@ def _read(body: bytes, headers: dict[str, str]) -> InferenceRequest:
 
 _PATHS = {"prompt": "/v1/completions", "input": "/v1/responses", "token_ids": "/inference/v1/generate"}
 """The API by the field that only it has."""
+_ANTHROPICS_TYPES = frozenset({"image", "document", "tool_use", "tool_result", "thinking"})
+"""Types of its content blocks that no chat part has."""
 
 
 def _path_of(body: bytes) -> str:
-    """The path of a body that says none: ``messages`` are a chat's, Anthropic's where ``system`` stands beside them."""
+    """The path of a body that says none: ``messages`` are a chat's, where they do not look like Anthropic's."""
     try:
         fields = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
-    if not isinstance(fields, dict) or "messages" in fields:
-        return "/v1/messages" if isinstance(fields, dict) and "system" in fields else "/v1/chat/completions"
+    if not isinstance(fields, dict):
+        return "/v1/chat/completions"
+    if "messages" in fields:
+        return "/v1/messages" if _is_anthropics(fields) else "/v1/chat/completions"
     return next((path for field, path in _PATHS.items() if field in fields), "/v1/chat/completions")
+
+
+def _is_anthropics(fields: dict[str, Any]) -> bool:
+    """Whether ``system`` stands beside the messages, or a part of one has a type that only Anthropic's API has."""
+    messages = fields["messages"] if isinstance(fields["messages"], list) else []
+    contents = [each.get("content") for each in messages if isinstance(each, dict)]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    types = {part.get("type") for part in parts if isinstance(part.get("type"), str)}
+    return "system" in fields or bool(types & _ANTHROPICS_TYPES)
 
 
 def _requests_of_batch(path: Path, headers: dict[str, str]) -> Iterator[InferenceRequest]:
     with path.open("rb") as lines:
-        for line in lines:
-            if line.strip():
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
                 yield _read(line, headers)
+            except RequestError as error:
+                message = f"the request would be refused: {error.status} {error.message}"
+                raise ConfigError([Problem(f"{path}:{number}", message)]) from None
 
 
 def _file_item(path: Path) -> MediaItem:
@@ -249,27 +268,35 @@ def _print_batch(records: list[dict[str, Any]], format_: Format) -> None:
     table = Table("request", "model", "items", "text tokens", "prompt tokens", title=f"{len(records)} requests")
     for index, record in enumerate(records):
         cells = (index, record["model"], len(record["items"]), record["num_text_tokens"], record["num_prompt_tokens"])
-        table.add_row(*(str(cell) for cell in cells))
+        table.add_row(*(escape(str(cell)) for cell in cells))
     out.print(table)
 
 
 def _print_table(record: dict[str, Any]) -> None:
     rule = record["family"] or "llm-d's estimate"
-    table = Table(title=f"{record['model'] or 'a request'}, priced by {rule}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    title = f"{escape(record['model']) or 'a request'}, priced by {rule}"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     numbers = ("tokens", "embeds", "wrapper", "llm-d")
     for name in ("item", "size", *numbers, "rule is", "size is"):
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
-    has_reason = any(item["reason"] for item in record["items"])
-    if has_reason:
-        table.add_column("reason", overflow="fold")
     for item in record["items"]:
         size = [f"{item['width']}x{item['height']}"] if item["width"] else []
         size += [f"{item['duration_s']:.1f} s"] if item["duration_s"] is not None else []
         kind = f"{item['index']} {item['format'] or item['modality']}"
         counts = [str(item[name]) for name in ("num_tokens", "num_embeds", "num_wrapper_tokens", "llmd_num_tokens")]
         known = (item["rule_basis"], item["size_basis"])
-        reason = (item["reason"] or "",) if has_reason else ()
-        table.add_row(kind, " ".join(size) or "unknown", *counts, *known, *reason)
+        table.add_row(kind, " ".join(size) or "unknown", *counts, *known)
     if record["items"]:
         out.print(table)
+    for reason, indices in _reasons(record["items"]).items():
+        out.print(f"{reason}: item {', '.join(indices)}", markup=False)
     out.print(f"text {record['num_text_tokens']} tokens, prompt [bold]{record['num_prompt_tokens']}[/bold] tokens")
+
+
+def _reasons(items: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Why prices are not known better -> the items of which that holds."""
+    found: dict[str, list[str]] = {}
+    for item in items:
+        if item["reason"]:
+            found.setdefault(item["reason"], []).append(str(item["index"]))
+    return found

@@ -15,6 +15,7 @@ from tessera.config.load import LoadedConfig
 from tessera.core.errors import ConfigError, Problem
 from tessera.live.app import DRAIN_TIMEOUT_S, LiveRouter, ServeSettings
 from tessera.live.envoy import BodyMode
+from tessera.live.envoy_process import EnvoyEnded
 from tessera.live.memory import keep_large_blocks
 
 
@@ -66,7 +67,17 @@ def serve(
             body_mode=body_mode,
             baseline_port=baseline_listen,
         )
-        uvloop.run(run_until_signalled(settings, drain_timeout))
+        _run(settings, drain_timeout)
+
+
+def _run(settings: ServeSettings, drain_timeout_s: float) -> None:
+    """Serve; exit code 1 where our own Envoy died."""
+    try:
+        uvloop.run(run_until_signalled(settings, drain_timeout_s))
+    except EnvoyEnded as error:
+        err.print("[red]error[/red]: ", end="")
+        err.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
 
 
 def start_logging(level: str) -> None:

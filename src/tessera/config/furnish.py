@@ -72,6 +72,6 @@ def _served_model(plan: Plan, pricer: TokenProducer, choice: Mapping[str, Any], 
         if (kwargs := choice.get(key)) and not read(kwargs):
             plan.warn(f"{path}.{key}", f"changes nothing in how {family.type} is priced: {', '.join(map(str, kwargs))}")
     if "mmHasherAlgorithm" in choice:
-        plan.warn(f"{path}.mmHasherAlgorithm", "accepted and without effect yet: no identifier is hashed as the engine does")
+        plan.warn(f"{path}.mmHasherAlgorithm", "accepted and without effect yet: identifiers are hashes of ours")
     if made is not None:
         pricer.furnish(files, {name: getattr(made, name) for name in given})

@@ -343,6 +343,8 @@ class Outcome:
     finished_at: float
     num_attempts: int | None = None
     """Upstream attempts of the proxy, where it says so."""
+    refusal: str | None = None
+    """The error's code, where the router itself answered the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """The whole live router, put together: discovery, scraping, ext_proc, debug pages, and an Envoy if asked."""
 
 import asyncio
+import contextlib
 import logging
 import tempfile
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import aiohttp
 
 from tessera.config.load import LoadedConfig
 from tessera.core.facts import Joined
@@ -15,7 +18,7 @@ from tessera.live.admin import AdminServer
 from tessera.live.discovery.file import watch_file
 from tessera.live.envoy import BASELINE_LISTENER, LISTENER, BodyMode, EnvoySettings, envoy_config
 from tessera.live.envoy_clusters import write_endpoints
-from tessera.live.envoy_process import EnvoyProcess
+from tessera.live.envoy_process import EnvoyEnded, EnvoyProcess
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.grpc_server import GrpcServer
 from tessera.live.models import watch_models
@@ -87,7 +90,7 @@ class LiveRouter:
         return ports
 
     async def wait(self) -> None:
-        """Return when something that must run forever has ended; raises what ended it."""
+        """Return when something that must run forever has ended; raises what ended it, EnvoyEnded among it."""
         waits = [*self._tasks]
         if self.envoy:
             waits.append(asyncio.create_task(self._envoy_ended(self.envoy)))
@@ -101,7 +104,9 @@ class LiveRouter:
         loop = asyncio.get_running_loop()
         drained_by = loop.time() + drain_timeout_s
         if self.envoy and self.envoy.returncode is None and drain_timeout_s > 0:
-            await self.envoy.drain(drain_timeout_s)
+            # Envoy may die meanwhile: there is nothing to drain then.
+            with contextlib.suppress(aiohttp.ClientError):
+                await self.envoy.drain(drain_timeout_s)
         while len(self.service.open) and loop.time() < drained_by:  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_POLL_S)
         if self.envoy:
@@ -135,8 +140,14 @@ class LiveRouter:
                 elif self._scraper:
                     self._scraper.remove(event.endpoint)
             if self.envoy:
-                write_endpoints(self._eds_path, client_facing(self.service.fleet.endpoints))
+                self._tell_envoy()
             self._discovered.set()
+
+    def _tell_envoy(self) -> None:
+        try:
+            write_endpoints(self._eds_path, client_facing(self.service.fleet.endpoints))
+        except OSError as error:
+            _log.error("Envoy keeps its old endpoints: %s cannot be written: %s", self._eds_path, error)
 
     @property
     def _eds_path(self) -> Path:
@@ -161,7 +172,7 @@ class LiveRouter:
 
     async def _envoy_ended(self, envoy: EnvoyProcess) -> None:
         status = await envoy.wait()
-        raise RuntimeError(f"Envoy ended with status {status}; it said: {envoy.stderr_tail}")
+        raise EnvoyEnded(f"Envoy ended with status {status}; it said:\n{envoy.stderr_tail}")
 
 
 def client_facing(endpoints: Iterable[Endpoint]) -> list[tuple[str, int]]:

@@ -43,6 +43,10 @@ def find_envoy() -> Path:
     return Path(on_path)
 
 
+class EnvoyEnded(Exception):
+    """Our own Envoy is gone though nobody stopped it."""
+
+
 class EnvoyProcess:
     """One Envoy, alive between ``start`` and ``stop``; on Linux it also ends with the thread that started it."""
 

@@ -92,9 +92,11 @@ class OpenRequests:
         """A request was sent to its endpoint."""
         self._open[decision.request.request_id] = _Open(decision, opened_at)
 
-    def not_decided(self, request_id: str, ending: Ending, at: float, status: int | None = None) -> None:
-        """A request ended without an endpoint: cancelled by the client, or rejected by us."""
-        self._settle(Outcome(request_id=request_id, ending=ending, status=status, finished_at=at))
+    def not_decided(
+        self, request_id: str, ending: Ending, at: float, status: int | None = None, refusal: str | None = None
+    ) -> None:
+        """A request ended without an endpoint: cancelled by the client, or rejected by us with that error code."""
+        self._settle(Outcome(request_id=request_id, ending=ending, status=status, refusal=refusal, finished_at=at))
 
     def responded(self, request_id: str, status: int) -> None:
         """The response's status was seen on the stream."""

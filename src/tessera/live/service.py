@@ -216,12 +216,12 @@ class RouterService:
     def _settle(self, outcome: Outcome) -> None:
         self.first_tokens.ended(outcome.request_id)
         self._predicted.pop(outcome.request_id, None)
+        self._guarded("metrics", lambda: self.metrics.settled(outcome))
         self._guarded("settle", lambda: self._tell_outcome(outcome))
         if _log.isEnabledFor(logging.INFO):
             _log.info(" ".join(f"{name}={value}" for name, value in _log_fields(outcome)))
 
     def _tell_outcome(self, outcome: Outcome) -> None:
-        self.metrics.settled(outcome)
         if self.on_outcome:
             self.on_outcome(outcome)
         for finding in self.router.settle(outcome):
@@ -289,6 +289,8 @@ def _log_fields(outcome: Outcome) -> Iterator[tuple[str, object]]:
     yield "request_id", outcome.request_id
     yield "ending", outcome.ending
     yield "status", outcome.status
+    if outcome.refusal:
+        yield "refusal", outcome.refusal
     if decision := outcome.decision:
         request = decision.request
         yield "client_request_id", repr(request.headers.get("x-request-id"))

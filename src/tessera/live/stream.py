@@ -23,7 +23,8 @@ class Stream:
         self._id = service.new_id()
         self._opened_at = service.clock()
         self._decision: Decision | None = None
-        self._refused_with: int | None = None
+        self._refused_with: tuple[int, str] | None = None
+        """Status and error code."""
 
     async def receive(self, message: pb.ProcessingRequest) -> list[pb.ProcessingResponse]:
         """The answers to one message, in order. Never raises: a fault answers this request alone with 500.
@@ -51,7 +52,7 @@ class Stream:
                 self._id, is_early=self._handler.ended_early(now), was_held=self._handler.was_held(now)
             )
         elif self._refused_with is not None:
-            service.open.not_decided(self._id, Ending.REJECTED, now, self._refused_with)
+            service.open.not_decided(self._id, Ending.REJECTED, now, *self._refused_with)
         else:
             service.open.not_decided(self._id, Ending.CANCELLED, now)
 
@@ -81,7 +82,13 @@ class Stream:
         return self._handler.decided(destinations, self._id, {}, self._service.clock())
 
     def _refuse(self, error: Exception) -> list[pb.ProcessingResponse]:
-        self._refused_with = error.status if isinstance(error, RequestError | Rejected) else 500
+        match error:
+            case RequestError(status=status, code=code):
+                self._refused_with = status, code
+            case Rejected(status=status, reason=reason):
+                self._refused_with = status, str(reason)
+            case _:
+                self._refused_with = 500, "router_error"
         if isinstance(error, RequestError):
             self._service.metrics.refused(error.code)
         return [command.message for command in self._handler.refused(error) if isinstance(command, Send)]

@@ -137,7 +137,9 @@ class Metrics:
             "tessera_items_total", "Media items by how well their price is known.", ("modality", "basis", "reason")
         )
         self._guesses = self._counter("tessera_guesses_total", "What decisions had to guess.", ("guess",))
-        self._faults = self._counter("tessera_internal_errors_total", "Faults of our own code, by where; each at stream is a request answered 500.", ("where",))
+        self._faults = self._counter(
+            "tessera_internal_errors_total", "Our own faults, by where; at stream, each is a request's 500.", ("where",)
+        )
         self.streams_ended_early = self._counter(
             "tessera_streams_ended_early_total", "Streams that ended before their response could have.", ()
         )

@@ -1,14 +1,13 @@
 """Do DeepSeek-VL2's settings come from its files?"""
 
 import json
-import os
 from pathlib import Path
 
 from tessera.core.family import Count, ModelFiles, Refused
 from tessera.core.pricing.deepseek_ocr import DeepseekOCR
 from tessera.core.pricing.deepseek_vl2 import CANDIDATES, DeepseekVL2
 
-GOLDEN_DIR = Path(os.environ.get("TESSERA_GOLDEN_DIR", Path(__file__).parents[2] / "golden"))
+GOLDEN_DIR = Path(__file__).parents[2] / "golden"
 PUBLISHED = json.loads((GOLDEN_DIR / "deepseek_vl2.json").read_text())["config"]
 FILES = ModelFiles(
     config={"model_type": "deepseek_vl_v2", "candidate_resolutions": PUBLISHED["candidate_resolutions"]},

@@ -1,7 +1,6 @@
 """Are GLM's two processors told apart, and are its limits those of a whole clip?"""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tessera.core.family import Count, ModelFiles, Refused, VideoInfo
 from tessera.core.pricing.glm_v import Glm45V, Glm46V
 
-GOLDEN_DIR = Path(os.environ.get("TESSERA_GOLDEN_DIR", Path(__file__).parents[2] / "golden"))
+GOLDEN_DIR = Path(__file__).parents[2] / "golden"
 VISION = {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
 PREPROCESSOR = {"size": {"shortest_edge": 12_544, "longest_edge": 9_633_792}, "patch_size": 14, "merge_size": 2}
 VIDEO = {"size": {"shortest_edge": 12_544, "longest_edge": 47_040_000}, "fps": 2}

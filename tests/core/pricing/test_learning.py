@@ -81,7 +81,7 @@ def test_a_model_that_changes_under_its_name_is_unlearned() -> None:
         width, height = draw.choice(SIZES)
         learning.add(report([item(width, height, truth(width, height))], 20 + 266))
     assert learning.num_resets("m") == 1
-    learned = learning.item_tokens("m", item(1280, 720, 880))
+    learned = learning.item_tokens("m", item(1280, 720, truth(1280, 720)))
     assert learned is not None
     assert learned.num_tokens == 266
 

@@ -8,6 +8,7 @@ from tessera.core.family import Count
 from tessera.core.parts import TextPart
 from tessera.core.pricing.estimate import ImageEstimate, StaticImage
 from tessera.core.pricing.gemma4 import Gemma4
+from tessera.core.pricing.learning import MAX_MODELS
 from tessera.core.pricing.qwen_vl import Qwen3VL
 from tessera.core.pricing.token import Estimate, LearningMode, TokenProducer
 from tessera.core.types import Basis, Ending, Outcome, Usage
@@ -140,3 +141,35 @@ def test_request_kwargs_go_before_everything(build) -> None:
     assert producer.price(asked).items[0].num_tokens <= 300
     absurd = build.request(prompts=((media,),), mm_processor_kwargs={"max_pixels": -5, "min_pixels": "x"})
     assert producer.price(absurd).items[0].num_tokens == 880
+
+
+def test_what_was_warned_about_is_forgotten_with_its_model(build) -> None:
+    producer = TokenProducer(estimate=STATIC, learning=LearningMode(min_samples=5))
+    for number in range(MAX_MODELS + 5):
+        assert run(build, producer, Qwen3VL(), num=20, model=f"m{number}")[1]
+    assert len(producer._check._warned) <= MAX_MODELS
+    assert run(build, producer, Qwen3VL(), num=20, model="m0")[1], "it comes back as a new one"
+
+
+def test_errors_both_ways_are_told_as_a_factor(build) -> None:
+    producer = TokenProducer(estimate=Estimate(model={"family": "qwen3-vl"}), learning=LearningMode(min_samples=20))
+    media = [build.media(identifier=f"i{side}", width=side, height=side) for side in (640, 1280, 960)]
+    words = []
+    for number in range(40):
+        item = media[number % 3]
+        priced = producer.price(build.request(f"r{number}", prompts=((item,),)))
+        own = truth(Qwen3VL(), item.width, item.height)
+        words += settle(build, producer, priced, (own * 2, own // 2, own)[number % 3])
+    assert "image items are priced off by a factor of 2.00 either way by family qwen3-vl" in words[0].message
+
+
+def test_settings_of_one_request_teach_nothing_of_the_others(build) -> None:
+    producer = TokenProducer(
+        estimate=Estimate(model={"family": "qwen3-vl"}), learning=LearningMode(mode="apply", min_samples=1)
+    )
+    media = build.media(width=1280, height=720)
+    for number in range(8):
+        kwargs = {"max_pixels": 300 * 1024}
+        small = producer.price(build.request(f"r{number}", prompts=((media,),), mm_processor_kwargs=kwargs))
+        settle(build, producer, small, 280)
+    assert price_of(build, producer, 1280, 720, model="model").num_tokens == pytest.approx(880, rel=0.05)

@@ -1,7 +1,6 @@
 """Do the Omni models price pictures, clips and sounds, with settings from their own files?"""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tessera.core.family import AudioInfo, Count, ModelFiles, Refused, VideoInfo
 from tessera.core.pricing.qwen_omni import Qwen3Omni, Qwen25Omni
 
-GOLDEN_DIR = Path(os.environ.get("TESSERA_GOLDEN_DIR", Path(__file__).parents[2] / "golden"))
+GOLDEN_DIR = Path(__file__).parents[2] / "golden"
 VISION = {"patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}
 QWEN3_OMNI_FILES = ModelFiles(
     config={

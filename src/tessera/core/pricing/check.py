@@ -97,7 +97,7 @@ def _message(
         text += f": {size} was priced {shown.priced} tokens, the engine counted {shown.num_tokens:.0f}"
     if fit:
         text += (
-            f"; {fit.name} fits better (median error {fit.error:.1%} over {len(samples)} requests). "
+            f"; {fit.name} fits better (typical error {fit.error:.1%} over the sizes of {len(samples)} requests). "
             f"Set it: {{type: token-producer, parameters: {fit.yaml}}}"
         )
     else:
