@@ -252,7 +252,7 @@ async def test_a_slow_answer_is_waited_for_and_nothing_is_asked_meanwhile():
     async with serving(answer) as slow, serving(plain) as other, Heard() as heard:
         heard.scraper.add(endpoint_of(slow))
         heard.scraper.add(endpoint_of(other))
-        await heard.until(lambda: other.num_requests == 10)
+        await heard.until(lambda: other.num_requests >= 10)
         assert (slow.num_requests, heard.problems) == (1, [])
         is_time.set()
         await heard.until(lambda: slow.num_requests == 3)
@@ -334,14 +334,15 @@ async def test_the_scrapers_port_and_path_override():
 async def test_adding_again_goes_on_and_other_ports_start_anew():
     async with serving(plain) as first, serving(plain) as second, Heard() as heard:
         heard.scraper.add(Endpoint(address="127.0.0.1", port=1, metrics_port=first.port))
-        await heard.until(lambda: len(heard.events) == 2)
+        await heard.until(lambda: len(heard.events) >= 2)
         heard.scraper.add(Endpoint(address="127.0.0.1", port=1, metrics_port=first.port, labels={"a": "b"}))
-        await heard.until(lambda: len(heard.events) == 4)
+        await heard.until(lambda: len(heard.events) >= 4)
         assert first.num_connections == 1
         heard.scraper.add(Endpoint(address="127.0.0.1", port=1, metrics_port=second.port))
         num_first = first.num_requests
-        await heard.until(lambda: second.num_requests == 3)
-        assert first.num_requests == num_first
+        await heard.until(lambda: second.num_requests >= 3)
+        # One poll may have been on its way when the port changed.
+        assert first.num_requests <= num_first + 1
 
 
 async def test_nothing_is_told_of_an_endpoint_that_was_removed():
@@ -352,7 +353,7 @@ async def test_nothing_is_told_of_an_endpoint_that_was_removed():
         heard.scraper.remove(endpoint_of(slow))
         heard.scraper.remove(endpoint_of(slow))
         num_events = len(heard.events)
-        await heard.until(lambda: len(heard.events) == num_events + 5)
+        await heard.until(lambda: len(heard.events) >= num_events + 5)
         assert {event.endpoint_id for event in heard.events} == {endpoint_of(server).id}
         assert heard.problems == []
         assert heard.scraper.num_errors(endpoint_of(slow).id) == 0
