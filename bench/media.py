@@ -41,7 +41,7 @@ def look(window: Window) -> str:
     first_bytes = window.read(0, SNIFF_BYTES)
     known = next((known for known in FORMATS if known.matches(first_bytes)), None)
     try:
-        size = known.size(window) if known else pillow.size(window)[1]
+        size = known.size(window) if known else pillow.look(window)[1]
     except Unsized as gave_up:
         return gave_up.reason.value
     return f"{size.width}x{size.height}"

@@ -3,8 +3,8 @@
     python bench/read.py [--write bench/results/read.json]
 
 ``Router.read`` and its stages, each called on its own in every round: the dialect
-(limits, UTF-8, JSON), the probe of each picture (identity: base64 and xxh3 of all of
-it; size: from its headers), the digests of the text. Beside them msgspec alone, which
+(limits, UTF-8, JSON), the probe of each picture (identity: base64 and the engine's
+blake3 of all of it; size and colours: from its headers), the digests of the text. Beside them msgspec alone, which
 only decodes the JSON. Medians of the thread's CPU time; the allocator is set as
 ``tessera serve`` sets it.
 """
@@ -25,8 +25,10 @@ import msgspec
 from bodies import all_bodies
 from tessera.core.dialects.chat import ChatBody, ChatDialect
 from tessera.core.draft import DraftMedia, DraftText
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.digests import text_digests
-from tessera.core.media.identity import content_identifier
+from tessera.core.media.identity import Naming
+from tessera.core.media.mm_hash import HashFactors, MediaHash
 from tessera.core.media.probe import probe
 from tessera.core.media.window import Window
 from tessera.core.parts import MediaItem
@@ -35,7 +37,9 @@ from tessera.core.types import ModelProfile
 from tessera.live.memory import keep_large_blocks
 
 HEADERS = {":method": "POST", ":path": "/v1/chat/completions", "content-type": "application/json"}
-PROFILE = ModelProfile()
+FACTORS = HashFactors(engine_model="Qwen/Qwen3-VL-32B-Instruct")
+NAMING = Naming(FACTORS)
+PROFILE = ModelProfile(engine_model=FACTORS.engine_model)
 ROUND_BYTES = 400_000_000
 MIN_ROUNDS, MAX_ROUNDS = 50, 2000
 
@@ -49,11 +53,24 @@ def stages(body: bytes) -> Mapping[str, Callable[[], object]]:
     return {
         "read": lambda: Router.read(body, HEADERS, PROFILE, request_id="r", at=0.0, wall_at=0.0),
         "dialect": lambda: dialect.parse(body, PROFILE),
-        "probe": lambda: [probe(part) for part in media],
-        "probe_identity": lambda: [content_identifier(Window(part.url or "")) for part in media],
+        "probe": lambda: [probe(part, naming=NAMING) for part in media],
+        "probe_identity": lambda: [media_hash(Window(part.url or "")) for part in media],
         "digests": lambda: [text_digests(text) for text in texts],
         "msgspec_alone": lambda: msgspec.json.decode(body, type=ChatBody),
     }
+
+
+def media_hash(window: Window) -> str:
+    """The engine's name of a picture whose colours are known."""
+
+    def begin() -> MediaHash:
+        hashed = FACTORS.image_hash(window.num_bytes, ColourMode.RGB)
+        assert hashed is not None, "the model is known"
+        return hashed
+
+    poured = window.pour(begin)
+    assert poured is not None, "the content can be decoded"
+    return poured.hexdigest()
 
 
 def measure(body: bytes) -> dict[str, Any]:
@@ -78,7 +95,7 @@ def main() -> None:
     for name, body in bodies.items():
         request, _ = Router.read(body, HEADERS, PROFILE, request_id="r", at=0.0, wall_at=0.0)
         items = [part for part in request.prompts[0] if isinstance(part, MediaItem)]
-        assert all(item.width and item.format == "jpeg" for item in items), f"a picture of {name!r} was not understood"
+        assert all(item.width and item.is_identity_exact for item in items), f"a picture of {name!r} was not understood"
     keep_large_blocks()
     result = {
         "command": "python " + " ".join(["bench/read.py", *sys.argv[1:]]),

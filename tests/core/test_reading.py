@@ -195,3 +195,41 @@ def test_one_picture_has_one_identity_whatever_its_spelling(data):
     ]
     assert len({item.identifier for item in items}) == 1
     assert {item.num_bytes for item in items} == {len(data)}
+
+
+def test_pictures_are_named_as_the_engine_that_is_known_names_them():
+    def item(body=None, **known):
+        (found,) = (part for part in read(body or user(picture()), **known).prompts[0] if isinstance(part, MediaItem))
+        return found
+
+    unknown, known = item(), item(engine_model="m")
+    assert (len(unknown.identifier), unknown.is_identity_exact) == (32, False)
+    assert (len(known.identifier), known.is_identity_exact) == (64, True)
+    assert len(item(engine_model="m", mm_hasher_algorithm="sha512").identifier) == 128
+    black = {"image": {"rgba_background_color": [0, 0, 0]}}
+    told = item(engine_model="m", media_io_kwargs=black)
+    asked = item(user(picture()) | {"media_io_kwargs": black}, engine_model="m")
+    assert told.identifier == asked.identifier != known.identifier
+    assert item(user(picture()) | {"mm_processor_kwargs": {"a": 1}}, engine_model="m").is_identity_exact
+    unread = user(picture()) | {"mm_processor_kwargs": {"a": [[[[1]]]]}}
+    assert item(unread, engine_model="m").identifier == unknown.identifier
+
+
+def test_keys_of_links_that_are_ignored():
+    def name(url, **known):
+        return read(user({"type": "image_url", "image_url": {"url": url}}), **known).prompts[0][-1].identifier
+
+    ignored = {"url_keys_ignored": frozenset({"sig"})}
+    assert name("https://x/a?sig=1", **ignored) == name("https://x/a?sig=2", **ignored) == name("https://x/a")
+    assert name("https://x/a?sig=1") != name("https://x/a?sig=2")
+
+
+def test_without_a_plugin_that_compares_with_the_engine_items_are_named_at_half_the_cost():
+    def item(**known):
+        (found,) = (part for part in read(user(picture()), **known).prompts[0] if isinstance(part, MediaItem))
+        return found
+
+    known, ours = item(engine_model="m"), item(engine_model="m", names_as_engine=False)
+    assert (len(known.identifier), known.is_identity_exact) == (64, True)
+    assert (len(ours.identifier), ours.is_identity_exact) == (32, False)
+    assert ours.identifier == item().identifier

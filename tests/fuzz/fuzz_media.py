@@ -18,13 +18,17 @@ def main() -> None:
 
     with atheris.instrument_imports(include=["tessera"]):
         from tessera.core.draft import DraftMedia
+        from tessera.core.media.identity import Naming
+        from tessera.core.media.mm_hash import HashFactors
         from tessera.core.media.probe import probe
         from tessera.core.media.size import MAX_PIXELS
         from tessera.core.parts import Modality
 
+    naming = Naming(HashFactors(engine_model="m"))
+
     def read(content: bytes) -> None:
         for modality in Modality:
-            item = probe(DraftMedia(modality=modality, content=content), uses_pillow=True)
+            item = probe(DraftMedia(modality=modality, content=content), naming=naming, uses_pillow=True)
             assert item.num_bytes == len(content)
             assert (item.width is None) == (item.height is None)
             if item.width is not None and item.height is not None:
@@ -32,6 +36,7 @@ def main() -> None:
             assert item.duration_s is None or item.duration_s >= 0
             if modality is Modality.IMAGE:
                 assert (item.width is None) == (item.reason is not None)
+            assert not item.is_identity_exact or item.width is not None
 
     warnings.simplefilter("ignore")
     seconds, corpus, *seeds = sys.argv[1:]

@@ -46,13 +46,13 @@ def items(request) -> list[MediaItem]:
 @pytest.fixture
 def threads(monkeypatch):
     """The threads in which Pillow was asked."""
-    asked, size = [], pillow.size
+    asked, look = [], pillow.look
 
     def noted(window):
         asked.append(threading.current_thread())
-        return size(window)
+        return look(window)
 
-    monkeypatch.setattr(pillow, "size", noted)
+    monkeypatch.setattr(pillow, "look", noted)
     return asked
 
 

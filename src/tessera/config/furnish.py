@@ -12,6 +12,7 @@ from tessera.config.blocks import decode
 from tessera.config.model_folder import read_model_files, read_tokenizer
 from tessera.config.plan import Plan
 from tessera.core.errors import ConfigError, Problem
+from tessera.core.parts import Modality
 from tessera.core.plugin import camel
 from tessera.core.pricing.served_model import family_chosen, overrides_of
 from tessera.core.pricing.token import TokenProducer
@@ -30,10 +31,16 @@ def furnish(plan: Plan, router: Router, profile: ModelProfile, folder: Path) -> 
         return profile
     place = plan.declared[pricer.name].path if pricer.name in plan.declared else "token-producer"
     choice = pricer.estimate.model if pricer.estimate else None
+    compares = any(each.names_as_engine for each in (*router.producers, *router.memories))
+    profile = replace(profile, url_keys_ignored=frozenset(pricer.url_keys_ignored), names_as_engine=compares)
     if choice:
         _served_model(plan, pricer, choice, folder, f"{place}.parameters.estimate.model")
-        if isinstance(choice.get("engineModel"), str):
-            profile = replace(profile, engine_model=choice["engineModel"])
+        profile = replace(
+            profile,
+            engine_model=choice.get("engineModel") or "",
+            mm_hasher_algorithm=choice.get("mmHasherAlgorithm") or profile.mm_hasher_algorithm,
+            media_io_kwargs=choice.get("mediaIoKwargs") or {},
+        )
     if pricer.tokenizer is not None:
         path = f"{place}.parameters.tokenizer.path"
         try:
@@ -68,10 +75,11 @@ def _served_model(plan: Plan, pricer: TokenProducer, choice: Mapping[str, Any], 
     given = overrides_of(choice, family)
     made, problems = decode(family, {camel(name): value for name, value in given.items()}, path)
     plan.problems += problems
-    for key, read in (("mmProcessorKwargs", family.from_kwargs), ("mediaIoKwargs", family.from_media_io_kwargs)):
-        if (kwargs := choice.get(key)) and not read(kwargs):
-            plan.warn(f"{path}.{key}", f"changes nothing in how {family.type} is priced: {', '.join(map(str, kwargs))}")
-    if "mmHasherAlgorithm" in choice:
-        plan.warn(f"{path}.mmHasherAlgorithm", "accepted and without effect yet: identifiers are hashes of ours")
+    if (kwargs := choice.get("mmProcessorKwargs")) and not family.from_kwargs(kwargs):
+        nothing = f"changes nothing in how {family.type} is priced: {', '.join(map(str, kwargs))}"
+        plan.warn(f"{path}.mmProcessorKwargs", nothing)
+    if unheard := [str(key) for key in choice.get("mediaIoKwargs") or {} if key not in set(Modality)]:
+        nothing = f"no modality is called {', '.join(unheard)}; there are {', '.join(Modality)}"
+        plan.warn(f"{path}.mediaIoKwargs", nothing)
     if made is not None:
         pricer.furnish(files, {name: getattr(made, name) for name in given})

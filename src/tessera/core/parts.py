@@ -42,6 +42,8 @@ class MediaItem:
     """``png``, ``jpeg``, ``mp4``, ``wav``, ...; nothing where the bytes are unknown or absent."""
     identifier: str
     """What the engine will call it: the client's uuid, else a hash of the content, else of the URL."""
+    is_identity_exact: bool = False
+    """Whether the identifier is letter for letter the engine's own; else it is only ours."""
     uuid: str | None = None
     url_key: str | None = None
     """A hash of the URL where the item is only a link."""

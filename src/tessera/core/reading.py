@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
+from tessera.core.dialects.json_body import KWARGS_UNREAD
 from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText, DraftTokens
 from tessera.core.errors import RequestError
 from tessera.core.headers import KEPT_HEADERS, MAX_HEADER_CHARS, positive_number
 from tessera.core.media.digests import text_digests, token_digests
+from tessera.core.media.identity import Naming
+from tessera.core.media.mm_hash import HashFactors
 from tessera.core.media.probe import Steps, probe
 from tessera.core.parts import Part, TextPart, TokenPart
 from tessera.core.plugin import Dialect, registered
@@ -60,7 +63,7 @@ def read_request(
     dialect = dialect_for(headers, profile)
     draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
     _bound_parts(draft, profile)
-    steps = Steps()
+    steps, naming = Steps(), _naming(draft, profile)
     request = InferenceRequest(
         request_id=request_id,
         at=at,
@@ -68,7 +71,7 @@ def read_request(
         dialect=draft.dialect,
         model=draft.model,
         engine_model=profile.engine_model,
-        prompts=tuple(tuple(_measure(part, profile, steps) for part in prompt) for prompt in draft.prompts),
+        prompts=tuple(tuple(_measure(part, profile, naming, steps) for part in prompt) for prompt in draft.prompts),
         cache_salt=draft.cache_salt,
         stream=draft.stream,
         max_output_tokens=draft.max_output_tokens,
@@ -96,7 +99,20 @@ def _bound_parts(draft: Draft, profile: ModelProfile) -> None:
             raise RequestError(message, status=400, code=code)
 
 
-def _measure(part: DraftPart, profile: ModelProfile, steps: Steps) -> Part:
+def _naming(draft: Draft, profile: ModelProfile) -> Naming:
+    """What names the draft's items, beside the items."""
+    factors = HashFactors(
+        engine_model=profile.engine_model if profile.names_as_engine else "",
+        algorithm=profile.mm_hasher_algorithm,
+        server_media_io_kwargs=profile.media_io_kwargs,
+        media_io_kwargs=draft.media_io_kwargs,
+        mm_processor_kwargs=draft.mm_processor_kwargs,
+        is_complete=not any(guess.startswith(KWARGS_UNREAD) for guess in draft.guesses),
+    )
+    return Naming(factors, profile.url_keys_ignored)
+
+
+def _measure(part: DraftPart, profile: ModelProfile, naming: Naming, steps: Steps) -> Part:
     if isinstance(part, DraftText):
         text = part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass")
         if part.role:
@@ -104,7 +120,7 @@ def _measure(part: DraftPart, profile: ModelProfile, steps: Steps) -> Part:
         return TextPart(num_bytes=len(text), num_tokens=_count(part, profile), digests=text_digests(text))
     if isinstance(part, DraftTokens):
         return TokenPart(num_tokens=len(part.token_ids), digests=token_digests(part.token_ids))
-    return probe(part, uses_pillow=profile.uses_pillow, steps=steps)
+    return probe(part, naming=naming, uses_pillow=profile.uses_pillow, steps=steps)
 
 
 def _count(part: DraftText, profile: ModelProfile) -> int | None:

@@ -110,7 +110,13 @@ def test_links_are_not_followed(image: Part, url: str) -> None:
 
 def test_a_uuid_names_what_the_engine_is_to_hold(image: Part) -> None:
     only = MediaItem(
-        modality=Modality.IMAGE, format=None, identifier="sku-7", uuid="sku-7", has_content=False, reason="uuid-only"
+        modality=Modality.IMAGE,
+        format=None,
+        identifier="sku-7",
+        is_identity_exact=True,
+        uuid="sku-7",
+        has_content=False,
+        reason="uuid-only",
     )
     assert probe(image(uuid="sku-7")) == only
     linked = probe(image("https://example.com/a.png", uuid="sku-7"))
@@ -122,7 +128,7 @@ def test_a_uuid_beside_content_changes_only_the_name(picture: Callable[[str], by
     for text in (b64encode(picture("jpeg_exif_o6.jpg")).decode(), b64encode(b"no picture").decode() + "\n", "!"):
         plain = probe(DraftMedia(modality=Modality.IMAGE, base64=text))
         named = probe(DraftMedia(modality=Modality.IMAGE, base64=text, uuid="sku-7"))
-        assert named == replace(plain, identifier="sku-7", uuid="sku-7")
+        assert named == replace(plain, identifier="sku-7", is_identity_exact=True, uuid="sku-7")
 
 
 def test_nothing_at_all(image: Part) -> None:
@@ -183,3 +189,17 @@ def test_the_items_of_a_request_share_their_steps() -> None:
     assert steps.left <= 0
     photo = DraftMedia(modality=Modality.IMAGE, base64="iVBORw0KGgo=")
     assert probe(photo, steps=steps).reason == Reason.HEADER_LIMIT
+
+
+def test_the_steps_of_a_look_in_vain_count() -> None:
+    """Content that is not clean base64 is looked at twice, and never more often."""
+    segments = b"\xff\xd8" + b"\xff\xfe\x00\x02" * 300
+    clean = b64encode(segments).decode()
+    used = []
+    for text in (clean, clean + "\n"):
+        steps = Steps()
+        item = probe(DraftMedia(modality=Modality.IMAGE, base64=text), steps=steps)
+        assert item.reason == Reason.TRUNCATED_HEADER
+        used.append(Steps().left - steps.left)
+    assert used[0] == 302
+    assert 302 < used[1] <= 604

@@ -228,3 +228,35 @@ def test_a_need_beyond_the_end_is_a_truncation() -> None:
         with pytest.raises(Unsized) as gave_up:
             window.need(offset, length)
         assert gave_up.value.reason is Reason.TRUNCATED_HEADER
+
+
+def test_what_begins_a_sink_may_read() -> None:
+    content = bytes(range(256)) * 8
+    for text in spellings(content).values():
+        window, seen = Window(text), []
+
+        def begin(window: Window = window, seen: list[tuple[int, bytes]] = seen) -> Collected:
+            seen.append((window.num_bytes, window.read(1500, 4)))
+            return Collected()
+
+        sink = window.pour(begin)
+        assert sink is not None
+        assert sink.content == content
+        assert len(seen) <= 2
+        assert seen[-1] == (len(content), content[1500:1504])
+        assert window.num_steps == 1
+
+
+def test_limits_start_anew_with_content_that_is_not_clean() -> None:
+    window = Window("QUJD" * 400 + "\n", max_bytes=4, max_steps=3)
+
+    def begin() -> Collected:
+        window.allow(2)
+        for _ in range(2):
+            window.read(0, 2)
+        return Collected()
+
+    assert window.pour(begin) is not None
+    assert (window.num_steps_in_vain, window.num_steps, window.bytes_read) == (2, 2, 4)
+    with pytest.raises(Unsized):
+        window.read(0, 1)

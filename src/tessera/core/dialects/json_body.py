@@ -8,7 +8,7 @@ surrogates, other encodings) is read again with ``json`` and marked
 import json
 from collections.abc import Mapping
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -172,6 +172,10 @@ def bounded_mapping(value: Any) -> Mapping[str, Any]:
     return kept
 
 
+KWARGS_UNREAD: Final = "kwargs-unread"
+"""The guess that says that not all of a request's kwargs are known."""
+
+
 def media_kwargs(processor: Any, io: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], list[str]]:
     """``mm_processor_kwargs`` and ``media_io_kwargs`` as far as they are kept, and a guess where that is not all.
 
@@ -181,7 +185,7 @@ def media_kwargs(processor: Any, io: Any) -> tuple[Mapping[str, Any], Mapping[st
     kept = [bounded_mapping(value) for value in (processor, io)]
     num_given = sum(len(value) for value in (processor, io) if isinstance(value, dict))
     num_unread = num_given - len(kept[0]) - len(kept[1])
-    return kept[0], kept[1], [f"kwargs-unread:{num_unread}"] if num_unread else []
+    return kept[0], kept[1], [f"{KWARGS_UNREAD}:{num_unread}"] if num_unread else []
 
 
 def _num_chars(item: Any, depth: int = 2) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tessera.core.media.boxes import Box, boxes
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.exif import UPRIGHT, in_exif, in_xmp
 from tessera.core.media.items import FULL_HEAD_BYTES, Meta, children, required
 from tessera.core.media.size import Reason, Size, Unsized, check_sides, displayed
@@ -27,6 +28,9 @@ _QUARTER_TURN = 6
 _TRACK_WIDTH_AT = {0: 76, 1: 88}
 """Offset of a track's width in its header, by the header's version."""
 _SAMPLE_ENTRY_BYTES = 78
+_IS_GREY = 0x10
+_ALPHA = (b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0", b"urn:mpeg:hevc:2015:auxid:1\0")
+"""What an auxiliary picture calls itself that holds the alpha of another."""
 
 
 def matches(first_bytes: bytes) -> bool:
@@ -43,6 +47,48 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
+    kind, box = _shown(window)
+    return _of_track(window, box) if kind == b"moov" else _of_item(window, box)
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours: with alpha where an auxiliary picture holds the primary one's, else grey or RGB.
+
+    Not known of sequences with several tracks, one of which may be alpha, and of
+    tiles that have auxiliary pictures of their own.
+
+    Raises:
+        Unsized: the header says none.
+    """
+    kind, box = _shown(window)
+    if kind == b"moov":
+        tracks = [child for child in boxes(window, box.start, box.end) if child.kind == b"trak"]
+        coded = _coded(window, children(window, tracks[0])) if len(tracks) == 1 else None
+        return _mode_of(window, coded[b"av1C"]) if coded and b"av1C" in coded else None
+    meta = Meta.at(window, box)
+    primary = meta.primary()
+    for item, targets in meta.references(b"auxl"):
+        if targets != [primary]:
+            return None
+        for said in meta.properties(item):
+            if said.kind == b"auxC" and window.read(said.start + FULL_HEAD_BYTES, len(_ALPHA[0])).startswith(_ALPHA):
+                return ColourMode.RGBA
+    tiles = next((targets for item, targets in meta.references(b"dimg") if item == primary), [primary])
+    coding = next((said for said in meta.properties(tiles[0]) if said.kind == b"av1C"), None) if tiles else None
+    return _mode_of(window, coding) if coding else None
+
+
+def _mode_of(window: Window, av1c: Box) -> ColourMode:
+    """Grey or RGB, as the codec's configuration says."""
+    return ColourMode.OTHER if window.need(av1c.start, 4)[2] & _IS_GREY else ColourMode.RGB
+
+
+def _shown(window: Window) -> tuple[bytes, Box]:
+    """The box of what is shown: a track's or an item's.
+
+    Raises:
+        Unsized: there is none.
+    """
     window.allow(MAX_STEPS)
     top = boxes(window, 0, window.num_bytes)
     ftyp = next(top)
@@ -53,9 +99,8 @@ def size(window: Window) -> Size:
     if not wanted:
         raise Unsized(Reason.REFUSED_FORMAT)
     found = _first(top, wanted)
-    if brands[0] == _SEQUENCE or (brands[0] != _ITEM and b"moov" in found):
-        return _of_track(window, required(found, b"moov"))
-    return _of_item(window, required(found, b"meta"))
+    kind = b"moov" if brands[0] == _SEQUENCE or (brands[0] != _ITEM and b"moov" in found) else b"meta"
+    return kind, required(found, kind)
 
 
 def _brands(payload: bytes) -> list[bytes]:

@@ -8,6 +8,7 @@ Source: Microsoft's BITMAPCOREHEADER to BITMAPV5HEADER; ``BmpImagePlugin`` of Pi
 
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.window import Window
 
@@ -21,6 +22,17 @@ _BITFIELDS = 3
 _COMPRESSIONS = (0, 1, 2, _BITFIELDS)
 """None, two of run lengths, colour masks; embedded JPEG and PNG are for printers only."""
 _MAX_COLOURS = 65_536
+_MASKS_AT = 40
+"""Offset of the colour masks in a bitmap header; behind it where it is no longer than that."""
+_OPAQUE_MASKS = {(0xFF0000, 0xFF00, 0xFF, 0), (0xFF000000, 0xFF0000, 0xFF00, 0), (0xFF000000, 0xFF00, 0xFF, 0)}
+_ALPHA_MASKS = {
+    (0xFF000000, 0xFF0000, 0xFF00, 0xFF),
+    (0xFF, 0xFF00, 0xFF0000, 0xFF000000),
+    (0xFF0000, 0xFF00, 0xFF, 0xFF000000),
+    (0xFF000000, 0xFF00, 0xFF, 0xFF0000),
+    (0, 0, 0, 0),
+}
+"""Red, green, blue and alpha of 32 bits, as the engine's image library understands them."""
 
 
 def matches(first_bytes: bytes) -> bool:
@@ -60,6 +72,29 @@ def bitmap_sides(window: Window, at: int) -> tuple[int, int]:
     if not has_known_pixels or (has_masks and depth < 16) or (depth <= 8 and num_colours > _MAX_COLOURS):
         raise Unsized(Reason.BAD_HEADER)
     return width, height
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours: with alpha only where masks of 32 bits say so.
+
+    Raises:
+        Unsized: the header says none.
+    """
+    num_bytes = _little(window.need(_FILE_HEADER_BYTES, 4))
+    header = window.need(_FILE_HEADER_BYTES, num_bytes)
+    depth = _little(header[10:12] if num_bytes == _CORE_BYTES else header[14:16])
+    if depth <= 8:
+        return ColourMode.OTHER
+    if depth != 32 or num_bytes == _CORE_BYTES or _little(header[16:20]) != _BITFIELDS:
+        return ColourMode.RGB
+    has_alpha_mask = num_bytes >= _MASKS_AT + 16
+    masks = window.need(_FILE_HEADER_BYTES + _MASKS_AT, 16 if has_alpha_mask else 12)
+    values = [_little(masks[at : at + 4]) for at in range(0, len(masks), 4)]
+    red, green, blue, alpha = values if has_alpha_mask else [*values, 0]
+    layout = red, green, blue, alpha
+    if layout in _ALPHA_MASKS:
+        return ColourMode.RGBA
+    return ColourMode.RGB if layout in _OPAQUE_MASKS else None
 
 
 def _height(data: bytes) -> int:

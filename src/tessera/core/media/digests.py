@@ -7,11 +7,11 @@ texts that we take for one, and gains a wrong guess of what is cached where.
 
 import struct
 from array import array
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
 from typing import Final
 
-from xxhash import xxh3_64_digest, xxh3_128
+from xxhash import xxh3_64_digest, xxh3_128, xxh3_128_digest
 
 CHUNK_BYTES: Final = 64
 """Text that one digest stands for."""
@@ -93,3 +93,30 @@ def text_hash(text: str) -> str:
     for at in range(0, len(text), _HASH_CHARS):
         state.update(text[at : at + _HASH_CHARS].encode("utf-8", "surrogatepass"))
     return state.hexdigest()
+
+
+def digest_128(data: bytes) -> bytes:
+    """The xxh3 128-bit digest, 16 bytes, big-endian: what vLLM's ``xxhash`` block hashes are made of."""
+    return xxh3_128_digest(data)
+
+
+def chain_seed(*names: str) -> bytes:
+    """8 bytes that stand for these names in this order: what a chain of keys starts from.
+
+    >>> chain_seed("ab", "c") == chain_seed("a", "bc")
+    False
+    """
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    return xxh3_64_digest(b"".join(struct.pack("<Q", len(each)) + each for each in encoded))
+
+
+def chain_keys(seed: bytes, pieces: Iterable[bytes]) -> list[int]:
+    """One 64-bit key for each piece, which stands for it and for everything before it, ``seed`` included.
+
+    ``key(k) = xxh3_64(key(k-1), piece(k))``.
+
+    >>> chain_keys(b"12345678", [b"a", b"b"])[0] == chain_keys(b"12345678", [b"a", b"c"])[0]
+    True
+    """
+    keys = list(accumulate(pieces, lambda key, piece: xxh3_64_digest(key + piece), initial=seed))[1:]
+    return list(struct.unpack(f">{len(keys)}Q", b"".join(keys)))

@@ -9,6 +9,7 @@ Source: GIF89a specification; ``GifImagePlugin`` of Pillow 13; the GIF demuxer o
 
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.timed import Clip, clip_of, clip_without
 from tessera.core.media.window import Window
@@ -76,6 +77,11 @@ def size(window: Window) -> Size:
     width, height = max(width, left + frame_width), max(height, top + frame_height)
     check_sides(width, height)
     return Size(width, height)
+
+
+def mode(_: Window) -> ColourMode | None:
+    """The colours: a palette, which the engine's image library may take for grey."""
+    return ColourMode.OTHER
 
 
 def clip(window: Window) -> Clip:

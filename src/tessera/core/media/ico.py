@@ -10,6 +10,7 @@ Source: Microsoft's ICONDIR and ICONDIRENTRY; ``IcoImagePlugin`` of Pillow 13, w
 from typing import Final
 
 from tessera.core.media import bmp, png
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.window import Window
 
@@ -34,24 +35,7 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
-    num_entries = int.from_bytes(window.need(4, 2), "little")
-    if num_entries == 0:
-        raise Unsized(Reason.BAD_HEADER)
-    if num_entries > MAX_ENTRIES:
-        raise Unsized(Reason.HEADER_LIMIT)
-    directory = window.need(_HEADER_BYTES, num_entries * _ENTRY_BYTES)
-    entries = [directory[at : at + _ENTRY_BYTES] for at in range(0, len(directory), _ENTRY_BYTES)]
-    return _icon(window, int.from_bytes(min(entries, key=_rank)[12:], "little"))
-
-
-def _rank(entry: bytes) -> tuple[int, int]:
-    """Smaller for the entry that is preferred; of equal ones the first is."""
-    width, height, num_colours = entry[0] or 256, entry[1] or 256, entry[2]
-    depth = int.from_bytes(entry[6:8], "little") or max(0, num_colours - 1).bit_length() or 256
-    return -width * height, depth
-
-
-def _icon(window: Window, at: int) -> Size:
+    at = _largest(window)
     if png.matches(head := window.read(at, _PNG_HEAD_BYTES)):
         head = window.need(at, _PNG_HEAD_BYTES)
         if head[12:16] != b"IHDR":
@@ -62,3 +46,34 @@ def _icon(window: Window, at: int) -> Size:
         height //= 2
     check_sides(width, height)
     return Size(width, height)
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours: those of a PNG, or a bitmap's, which its mask makes RGBA.
+
+    Raises:
+        Unsized: the header says none.
+    """
+    at = _largest(window)
+    if png.matches(window.read(at, _PNG_HEAD_BYTES)):
+        return png.mode_of_header(window.need(at + 16, 10))
+    return ColourMode.RGBA
+
+
+def _largest(window: Window) -> int:
+    """The offset of the largest icon."""
+    num_entries = int.from_bytes(window.need(4, 2), "little")
+    if num_entries == 0:
+        raise Unsized(Reason.BAD_HEADER)
+    if num_entries > MAX_ENTRIES:
+        raise Unsized(Reason.HEADER_LIMIT)
+    directory = window.need(_HEADER_BYTES, num_entries * _ENTRY_BYTES)
+    entries = [directory[at : at + _ENTRY_BYTES] for at in range(0, len(directory), _ENTRY_BYTES)]
+    return int.from_bytes(min(entries, key=_rank)[12:], "little")
+
+
+def _rank(entry: bytes) -> tuple[int, int]:
+    """Smaller for the entry that is preferred; of equal ones the first is."""
+    width, height, num_colours = entry[0] or 256, entry[1] or 256, entry[2]
+    depth = int.from_bytes(entry[6:8], "little") or max(0, num_colours - 1).bit_length() or 256
+    return -width * height, depth

@@ -1,10 +1,13 @@
-"""What will the engine call this item? The client's uuid, else a hash of the content, else of the link."""
+"""What will the engine call this item? Its media hash or the client's uuid; else a hash of the content or the link."""
 
-from typing import Final
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import unquote_plus
 
 from tessera.core.draft import DraftMedia
-from tessera.core.media.digests import ContentHash, text_hash
-from tessera.core.media.window import Window
+from tessera.core.media.digests import text_hash
+from tessera.core.media.mm_hash import HashFactors
 
 MAX_UUID_CHARS: Final = 1024
 """A longer uuid is known by its hash, so that indexes of identifiers stay bounded."""
@@ -12,18 +15,21 @@ NOBODY: Final = "none"
 """The identifier of a part that carries nothing at all."""
 
 
-def identifier(media: DraftMedia, window: Window | None) -> str:
-    """The item's name; ``window`` is its content, poured here, or nothing where it has none.
+class Name(NamedTuple):
+    """An item's name."""
 
-    One content has one identifier, however it is spelt: base64 alphabet, padding,
-    white space, percent-encoding and the head of a data URI do not count.
-    """
-    uuid = client_uuid(media)
-    if uuid is not None:
-        return uuid
-    if window is not None:
-        return content_identifier(window)
-    return url_key(media.url) if media.url else NOBODY
+    identifier: str
+    is_exact: bool = False
+    """Whether it is letter for letter the engine's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """By which rules the items of one request are named."""
+
+    factors: HashFactors = field(default_factory=HashFactors)
+    url_keys_ignored: frozenset[str] = frozenset()
+    """Keys of a link's query that do not tell one picture from another, signatures for example."""
 
 
 def client_uuid(media: DraftMedia) -> str | None:
@@ -33,12 +39,39 @@ def client_uuid(media: DraftMedia) -> str | None:
     return media.uuid if len(media.uuid) <= MAX_UUID_CHARS else f"uuid:{text_hash(media.uuid)}"
 
 
-def content_identifier(window: Window) -> str:
-    """The hash of the decoded bytes; ``raw:`` and the hash of the string where it cannot be decoded."""
-    poured = window.pour(ContentHash)
-    return poured.hexdigest() if poured is not None else f"raw:{text_hash(window.content)}"
+def uuid_name(media: DraftMedia, factors: HashFactors) -> Name | None:
+    """The name of an item with a uuid: the uuid, or its hash where the engine makes one; nothing without a uuid."""
+    uuid = client_uuid(media)
+    if uuid is None or media.uuid is None:
+        return None
+    if not factors.has_kwargs(media.modality):
+        return Name(uuid, is_exact=uuid == media.uuid)
+    hashed = factors.uuid_hash(media.modality, media.uuid)
+    return Name(uuid) if hashed is None else Name(hashed, is_exact=True)
 
 
-def url_key(url: str) -> str:
-    """What a link is known by: its own hash, since it is not fetched."""
-    return f"url:{text_hash(url)}"
+def link_name(media: DraftMedia, naming: Naming) -> Name:
+    """The name of an item without uuid and without content."""
+    return Name(url_key(media.url, naming.url_keys_ignored) if media.url else NOBODY)
+
+
+def raw_name(content: str) -> Name:
+    """The name of content that cannot be decoded: a hash of the string."""
+    return Name(f"raw:{text_hash(content)}")
+
+
+def url_key(url: str, keys_ignored: Collection[str] = ()) -> str:
+    """What a link is known by: its own hash, since it is not fetched; ``keys_ignored`` of its query do not count.
+
+    >>> url_key("https://example.com/a.png?sig=1&v=2", {"sig"}) == url_key("https://example.com/a.png?v=2")
+    True
+    """
+    return f"url:{text_hash(_without(url, keys_ignored) if keys_ignored else url)}"
+
+
+def _without(url: str, keys: Collection[str]) -> str:
+    """The URL without these keys of its query, and without the question mark where none is left."""
+    place, hash_mark, fragment = url.partition("#")
+    path, _, query = place.partition("?")
+    kept = [pair for pair in query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in keys]
+    return path + ("?" + "&".join(kept) if kept else "") + hash_mark + fragment

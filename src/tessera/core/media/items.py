@@ -148,19 +148,20 @@ class Meta:
 
     def _describing(self, described: int) -> set[int]:
         """Ids of the items that describe another."""
-        found = set[int]()
+        return {item for item, targets in self.references(b"cdsc") if described in targets}
+
+    def references(self, kind: bytes) -> Iterator[tuple[int, list[int]]]:
+        """Items that refer to others in a way, each with those that it refers to."""
         if b"iref" not in self.tables:
-            return found
+            return
         iref = self.tables[b"iref"]
         id_bytes = 2 if self.window.need(iref.start, 1) == b"\0" else 4
         for box in boxes(self.window, iref.start + FULL_HEAD_BYTES, iref.end):
-            if box.kind == b"cdsc":
+            if box.kind == kind:
                 length = min(box.end - box.start, 2 + id_bytes * (1 + MAX_LISTED))
                 fields = Fields(self.window.need(box.start, length))
                 item = fields.take(id_bytes)
-                if described in [fields.take(id_bytes) for _ in fields.listed(2)]:
-                    found.add(item)
-        return found
+                yield item, [fields.take(id_bytes) for _ in fields.listed(2)]
 
     def _reader(self, item: int) -> Read | None:
         """A reader of an item's bytes."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.exif import orientation, spans
 from tessera.core.media.size import Reason, Size, Unsized, check_sides, displayed
 from tessera.core.media.window import Window
@@ -28,7 +29,8 @@ _SEGMENTS = frozenset(range(0xC0, 0xFF)) - _WITHOUT_LENGTH - {_SCAN[1]}
 _OF_INTEREST = _FRAMES | {_APP1}
 _EXIF = b"Exif\0\0"
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
-_NUM_COMPONENTS = (1, 3, 4)
+_MODES = {1: ColourMode.OTHER, 3: ColourMode.RGB, 4: ColourMode.OTHER}
+"""By number of components: grey, YCbCr or RGB, CMYK."""
 _MIN_BLOCK, _MAX_BLOCK = 16, 4096
 
 
@@ -37,6 +39,7 @@ class _Found:
     """What the segments have said so far."""
 
     sides: tuple[int, int] | None = None
+    num_components: int = 0
     exif: list[tuple[int, int]] = field(default_factory=list)
     xmp: tuple[int, int] | None = None
 
@@ -52,6 +55,28 @@ def size(window: Window) -> Size:
     Raises:
         Unsized: the header says none.
     """
+    found = _walked(window)
+    exif = spans(window, found.exif) if found.exif else None
+    xmp = spans(window, [found.xmp]) if found.xmp else None
+    assert found.sides is not None, "the walk found a frame"
+    return displayed(*found.sides, orientation(exif, xmp))
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours: those of the last frame header's components.
+
+    Raises:
+        Unsized: the header says none.
+    """
+    return _MODES[_walked(window).num_components]
+
+
+def _walked(window: Window) -> _Found:
+    """What all segments say, up to the first scan.
+
+    Raises:
+        Unsized: there is no frame header.
+    """
     window.allow(MAX_STEPS)
     found, at = _Found(), 2
     while len(head := window.read(at, 4)) == 4:
@@ -62,18 +87,12 @@ def size(window: Window) -> Size:
                 _segment(window, marker, at + 4, length - 2, found)
             at += 2 + length
         elif head.startswith(_SCAN):
-            return _turned(window, found)
+            if found.sides is None:
+                raise Unsized(Reason.BAD_HEADER)
+            return found
         else:
             at = _between_segments(window, head, at)
     raise Unsized(Reason.TRUNCATED_HEADER)
-
-
-def _turned(window: Window, found: _Found) -> Size:
-    if found.sides is None:
-        raise Unsized(Reason.BAD_HEADER)
-    exif = spans(window, found.exif) if found.exif else None
-    xmp = spans(window, [found.xmp]) if found.xmp else None
-    return displayed(*found.sides, orientation(exif, xmp))
 
 
 def _between_segments(window: Window, head: bytes, at: int) -> int:
@@ -115,9 +134,10 @@ def _segment(window: Window, marker: int, start: int, length: int, found: _Found
         if length < 6:
             raise Unsized(Reason.BAD_HEADER)
         frame = window.need(start, 6)
-        if frame[0] != 8 or frame[5] not in _NUM_COMPONENTS:
+        if frame[0] != 8 or frame[5] not in _MODES:
             raise Unsized(Reason.BAD_HEADER)
         found.sides = int.from_bytes(frame[3:5], "big"), int.from_bytes(frame[1:3], "big")
+        found.num_components = frame[5]
         check_sides(*found.sides)
     elif marker == _APP1:
         name = window.read(start, min(length, len(_XMP)))

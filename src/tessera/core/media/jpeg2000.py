@@ -9,6 +9,7 @@ Source: ISO/IEC 15444-1 annexes A.5.1 and I.5; ``Jpeg2KImagePlugin`` of Pillow 1
 from typing import Final
 
 from tessera.core.media.boxes import Box, boxes
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.window import Window
 
@@ -21,6 +22,10 @@ _SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 _SIZ_BYTES = 42
 _MIN_SIZ_LENGTH = 38
 _NUM_COMPONENTS = range(1, 5)
+_MODES = {3: ColourMode.RGB, 4: ColourMode.RGBA}
+"""By number of components."""
+_CMYK = b"\x01", b"\0\0\0\x0c"
+"""Method and colour space of a colr box."""
 
 
 def matches(first_bytes: bytes) -> bool:
@@ -41,6 +46,27 @@ def size(window: Window) -> Size:
     if num_components not in _NUM_COMPONENTS:
         raise Unsized(Reason.BAD_HEADER)
     return Size(width, height)
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours that the number of components states; four of them are CMYK where a colr box says so.
+
+    Raises:
+        Unsized: the header says none.
+    """
+    window.allow(MAX_STEPS)
+    if window.need(0, 4) == _CODESTREAM:
+        return _MODES.get(_marker(window)[2], ColourMode.OTHER)
+    found, num_components, jp2h = None, 0, _jp2h(window)
+    for box in boxes(window, jp2h.start, jp2h.end):
+        if box.kind == b"ihdr":
+            num_components = int.from_bytes(window.need(box.start + 8, 2), "big")
+            found = _MODES.get(num_components, ColourMode.OTHER)
+        elif box.kind == b"colr" and num_components == 4:
+            colour = window.need(box.start, 7)
+            if (colour[:1], colour[3:]) == _CMYK:
+                found = ColourMode.OTHER
+    return found
 
 
 def _marker(window: Window) -> tuple[int, int, int]:

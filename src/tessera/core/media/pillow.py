@@ -12,6 +12,7 @@ Source: the list of formats in ``vllm/multimodal/media/image.py`` of vLLM 0.32.0
 import io
 from typing import IO, Final, cast
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.window import Window
 
@@ -26,10 +27,12 @@ MAX_IMT_BYTES: Final = 2048
 """Length of an IMT's text header, whose reader in Pillow takes time with the square of its lines."""
 
 _LINE_BYTES = 128
+_CHANGES_WHEN_LOADED = "icns"
+"""The only format whose pictures do not keep, when they are loaded, the mode that they have when they are opened."""
 
 
-def size(window: Window) -> tuple[str, Size]:
-    """The format's name in lower case, and the size as displayed.
+def look(window: Window) -> tuple[str, Size, ColourMode | None]:
+    """The format's name in lower case, the size as displayed, and the colours where the header is enough to know them.
 
     Raises:
         Unsized: Pillow is not installed, knows no size, or reads too much.
@@ -44,7 +47,7 @@ def size(window: Window) -> tuple[str, Size]:
             picture = Image.open(cast(IO[bytes], _Content(window)), formats=FORMATS)
         except UnidentifiedImageError:
             picture = Image.open(io.BytesIO(_text_header(window)), formats=("IMT",))
-        name, (width, height) = picture.format, picture.size
+        name, mode, (width, height) = picture.format, picture.mode, picture.size
     except Unsized:
         raise
     except UnidentifiedImageError:
@@ -57,7 +60,13 @@ def size(window: Window) -> tuple[str, Size]:
     if name is None or not isinstance(width, int) or not isinstance(height, int):
         raise Unsized(Reason.BAD_HEADER)
     check_sides(width, height)
-    return name.lower(), Size(width, height)
+    return name.lower(), Size(width, height), _mode(name.lower(), mode)
+
+
+def _mode(name: str, mode: str) -> ColourMode | None:
+    if name == _CHANGES_WHEN_LOADED:
+        return None
+    return ColourMode(mode) if mode in {"RGB", "RGBA"} else ColourMode.OTHER
 
 
 def _text_header(window: Window) -> bytes:

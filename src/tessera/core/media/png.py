@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.exif import UPRIGHT, in_exif, in_memory, in_xmp, spans
 from tessera.core.media.size import Reason, Size, Unsized, check_sides, displayed
 from tessera.core.media.window import MAX_BYTES, Window
@@ -27,6 +28,9 @@ MAX_OTHER_CHUNKS: Final = 256
 _MAGIC = b"\x89PNG\r\n\x1a\n"
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 """Bit depths that a colour type may have."""
+_MODES = {2: ColourMode.RGB, 6: ColourMode.RGBA}
+"""By colour type. Grey with alpha is the only other one that is not always ``OTHER``."""
+_GREY_WITH_ALPHA = 4
 _CHUNK_KIND = re.compile(rb"\w{4}")
 _TEXT_KINDS = (b"tEXt", b"zTXt", b"iTXt")
 _PROFILE, _XMP = b"Raw profile type exif", b"XML:com.adobe.xmp"
@@ -87,6 +91,30 @@ def size(window: Window) -> Size:
     if found.sides is None or not found.has_pixels:
         raise Unsized(Reason.BAD_HEADER)
     return displayed(*found.sides, _orientation(window, found))
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours that the last IHDR in front of the pixels states; a transparent colour changes nothing.
+
+    Raises:
+        Unsized: there is none.
+    """
+    window.allow(MAX_STEPS)
+    found, at = None, len(_MAGIC)
+    while (head := window.need(at, 8))[4:] != b"IDAT":
+        if head[4:] == b"IHDR":
+            found = mode_of_header(window.need(at + 8, 10))
+        at += 12 + int.from_bytes(head[:4], "big")
+    return found
+
+
+def mode_of_header(header: bytes) -> ColourMode:
+    """The colours that the data of an IHDR chunk states."""
+    depth, colour_type = header[8], header[9]
+    if colour_type == _GREY_WITH_ALPHA and depth == 16:
+        # The engine's image library has no mode of that depth with alpha.
+        return ColourMode.RGBA
+    return _MODES.get(colour_type, ColourMode.OTHER)
 
 
 def _behind_pixels(window: Window, at: int, head: bytes) -> tuple[int, bytes]:

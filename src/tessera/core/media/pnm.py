@@ -9,6 +9,7 @@ Source: the netpbm format pages; ``PpmImagePlugin`` of Pillow 13 for what is acc
 import re
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized, check_sides
 from tessera.core.media.window import Window
 
@@ -25,6 +26,7 @@ _COMMENTS = re.compile(_COMMENT)
 _MAX_DIGITS = 10
 _BITS = (b"P1", b"P4")
 _FLOATS = b"Pf"
+_MODES = {b"P3": ColourMode.RGB, b"P6": ColourMode.RGB, b"PyRGBA": ColourMode.RGBA}
 
 
 def matches(first_bytes: bytes) -> bool:
@@ -52,6 +54,13 @@ def size(window: Window) -> Size:
     if magic[0] not in (*_BITS, _FLOATS) and not 0 < _integer(numbers[2]) < 65_536:
         raise Unsized(Reason.BAD_HEADER)
     return Size(width, height)
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours that the first bytes state, whatever the depth."""
+    magic = _MAGIC.match(window.read(0, _MAGIC_BYTES))
+    assert magic is not None, "the first bytes were matched"
+    return _MODES.get(magic[0], ColourMode.OTHER)
 
 
 def _numbers(header: bytes, at: int, num_numbers: int) -> list[bytes] | None:

@@ -5,7 +5,7 @@ with ``NAME``, ``matches`` and ``size``, ``clip`` or ``sound``.
 The first bytes decide; what the client or a MIME type claims is never believed.
 """
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tessera.core.draft import DraftMedia
 from tessera.core.media import (
@@ -29,7 +29,10 @@ from tessera.core.media import (
     webm,
     webp,
 )
-from tessera.core.media.identity import client_uuid, identifier, url_key
+from tessera.core.media.colour import ColourMode
+from tessera.core.media.digests import ContentHash
+from tessera.core.media.identity import Name, Naming, client_uuid, link_name, raw_name, url_key, uuid_name
+from tessera.core.media.mm_hash import MediaHash
 from tessera.core.media.refused import REFUSED
 from tessera.core.media.size import Reason, Size, Unsized
 from tessera.core.media.timed import Clip, Sound
@@ -53,6 +56,9 @@ class Format(Known, Protocol):
 
     def size(self, window: Window, /) -> Size:
         """The size as displayed; raises Unsized where the header says none."""
+
+    def mode(self, window: Window, /) -> ColourMode | None:
+        """The colours as loaded, where the header is enough to know them; after ``size``, raises as it."""
 
 
 class ClipFormat(Known, Protocol):
@@ -88,22 +94,32 @@ class Steps:
         self.left = left
 
 
-def probe(media: DraftMedia, *, uses_pillow: bool = False, steps: Steps | None = None) -> MediaItem:
+PLAIN = Naming()
+"""No engine is known: what has content is named by a hash of it."""
+
+
+def probe(
+    media: DraftMedia, *, naming: Naming = PLAIN, uses_pillow: bool = False, steps: Steps | None = None
+) -> MediaItem:
     """The item, whatever the strings of ``media`` hold: nothing is raised, ignorance has a ``reason``.
 
     Content is read once for its identity and its length; of its decoded bytes, the
-    parsers look at ``window.MAX_BYTES`` at most, in ``window.MAX_STEPS`` steps. A
-    picture that none of them knows is left to Pillow with ``uses_pillow``, which is
-    not for event loops; without, its reason is ``slow-format``. ``steps`` bounds the
-    items of a request together: a thousand hostile pictures cost what four do.
+    parsers look at ``window.MAX_BYTES`` at most, in ``window.MAX_STEPS`` steps (twice,
+    where base64 turns out not to be clean). A picture that none of them knows is left
+    to Pillow with ``uses_pillow``, which is not for event loops; without, its reason
+    is ``slow-format``. ``steps`` bounds the items of a request together: a thousand
+    hostile pictures cost what four do.
+
+    A picture is named by the engine's media hash where ``naming`` has the engine's
+    model and the header shows the colours; else by a hash of the content.
     """
     content = _content(media)
     if content is None:
-        return _absent(media)
+        return _absent(media, naming)
     window = Window(content, max_steps=MAX_STEPS if steps is None else max(1, min(MAX_STEPS, steps.left)))
-    item = _present(media, window, uses_pillow=uses_pillow)
+    item = _present(media, window, naming, uses_pillow=uses_pillow)
     if steps is not None:
-        steps.left -= window.num_steps
+        steps.left -= window.num_steps + window.num_steps_in_vain
     return item
 
 
@@ -116,36 +132,55 @@ def _content(media: DraftMedia) -> str | bytes | memoryview | None:
     return media.url if media.url and is_data_uri(media.url) else None
 
 
-def _absent(media: DraftMedia) -> MediaItem:
+def _absent(media: DraftMedia, naming: Naming) -> MediaItem:
+    name = uuid_name(media, naming.factors) or link_name(media, naming)
     reason = Reason.LINK if media.url else Reason.UUID_ONLY if media.uuid else Reason.NO_CONTENT
     return MediaItem(
         modality=media.modality,
         format=None,
-        identifier=identifier(media, None),
+        identifier=name.identifier,
+        is_identity_exact=name.is_exact,
         uuid=client_uuid(media),
-        url_key=url_key(media.url) if media.url else None,
+        url_key=url_key(media.url, naming.url_keys_ignored) if media.url else None,
         has_content=False,
         num_tokens_declared=media.num_tokens_declared,
         reason=reason,
     )
 
 
-def _present(media: DraftMedia, window: Window, *, uses_pillow: bool) -> MediaItem:
-    name, uuid = identifier(media, window), client_uuid(media)
-    if uuid is not None:
+def _present(media: DraftMedia, window: Window, naming: Naming, *, uses_pillow: bool) -> MediaItem:
+    name = uuid_name(media, naming.factors)
+    if name is not None:
         window.verify()
-    found, size, reason = None, None, Reason.EMBEDS if media.is_embeds else window.reason
-    if reason is None:
-        found, size, reason = _look(window, media.modality, uses_pillow=uses_pillow)
+        seen = _seen(media, window, uses_pillow=uses_pillow)
+    else:
+        name, seen = _hashed(media, window, naming, uses_pillow=uses_pillow)
     return MediaItem(
         modality=media.modality,
-        format=found,
-        identifier=name,
-        uuid=uuid,
+        format=seen.name,
+        identifier=name.identifier,
+        is_identity_exact=name.is_exact,
+        uuid=client_uuid(media),
         num_bytes=window.num_bytes,
-        reason=reason,
-        **_fields(size),
+        reason=seen.reason,
+        **_fields(seen.found),
     )
+
+
+def _hashed(media: DraftMedia, window: Window, naming: Naming, *, uses_pillow: bool) -> tuple[Name, "Look"]:
+    """The name of content and what its headers show: these first, since the hash may begin with the colours."""
+    wants_mode = media.modality is Modality.IMAGE and bool(naming.factors.engine_model)
+    seen = Look()
+
+    def begin() -> ContentHash | MediaHash:
+        nonlocal seen
+        seen = _seen(media, window, uses_pillow=uses_pillow, wants_mode=wants_mode)
+        return (naming.factors.image_hash(window.num_bytes, seen.mode) if seen.mode else None) or ContentHash()
+
+    poured = window.pour(begin)
+    if poured is None:
+        return raw_name(window.content), Look(reason=Reason.EMBEDS if media.is_embeds else window.reason)
+    return Name(poured.hexdigest(), is_exact=isinstance(poured, MediaHash)), seen
 
 
 def _fields(found: Size | Clip | Sound | None) -> dict[str, Any]:
@@ -160,35 +195,55 @@ def _fields(found: Size | Clip | Sound | None) -> dict[str, Any]:
     return {}
 
 
-Look = tuple[str | None, Size | Clip | Sound | None, Reason | None]
-"""What a look at the headers shows: the format's name, what it found, and why something is missing."""
+class Look(NamedTuple):
+    """What a look at the headers shows."""
+
+    name: str | None = None
+    """The format's."""
+    found: Size | Clip | Sound | None = None
+    reason: Reason | None = None
+    """Why something is missing."""
+    mode: ColourMode | None = None
+    """A picture's colours, where they were wanted and are known."""
 
 
-def _look(window: Window, modality: Modality, *, uses_pillow: bool) -> Look:
+def _seen(media: DraftMedia, window: Window, *, uses_pillow: bool, wants_mode: bool = False) -> Look:
+    reason = Reason.EMBEDS if media.is_embeds else window.reason
+    if reason is not None:
+        return Look(reason=reason)
     first_bytes = window.read(0, SNIFF_BYTES)
-    match modality:
+    match media.modality:
         case Modality.IMAGE:
-            return _picture(window, first_bytes, uses_pillow=uses_pillow)
+            return _picture(window, first_bytes, uses_pillow=uses_pillow, wants_mode=wants_mode)
         case Modality.VIDEO:
             return _clip(window, first_bytes)
         case Modality.AUDIO:
             return _sound(window, first_bytes)
 
 
-def _picture(window: Window, first_bytes: bytes, *, uses_pillow: bool) -> Look:
+def _picture(window: Window, first_bytes: bytes, *, uses_pillow: bool, wants_mode: bool) -> Look:
     name = None
     try:
         for known in FORMATS:
             if known.matches(first_bytes):
                 name = known.NAME
-                return name, known.size(window), None
+                size = known.size(window)
+                return Look(name, size, mode=_mode(window, known) if wants_mode else None)
         if not first_bytes:
             raise Unsized(Reason.UNKNOWN_FORMAT)
         if not uses_pillow:
             raise Unsized(Reason.SLOW_FORMAT)
-        return *pillow.size(window), None
+        name, size, mode = pillow.look(window)
+        return Look(name, size, mode=mode)
     except Unsized as gave_up:
-        return name, None, gave_up.reason
+        return Look(name, reason=gave_up.reason)
+
+
+def _mode(window: Window, known: Format) -> ColourMode | None:
+    try:
+        return known.mode(window)
+    except Unsized:
+        return None
 
 
 def _clip(window: Window, first_bytes: bytes) -> Look:
@@ -197,9 +252,9 @@ def _clip(window: Window, first_bytes: bytes) -> Look:
             try:
                 found = known.clip(window)
             except Unsized as gave_up:
-                return _named(known, gave_up.reason), None, gave_up.reason
-            return known.NAME, found, found.reason
-    return None, None, Reason.UNKNOWN_FORMAT
+                return Look(_named(known, gave_up.reason), reason=gave_up.reason)
+            return Look(known.NAME, found, found.reason)
+    return Look(reason=Reason.UNKNOWN_FORMAT)
 
 
 def _sound(window: Window, first_bytes: bytes) -> Look:
@@ -208,9 +263,9 @@ def _sound(window: Window, first_bytes: bytes) -> Look:
             try:
                 found = known.sound(window)
             except Unsized as gave_up:
-                return _named(known, gave_up.reason), None, gave_up.reason
-            return known.NAME, found, found.reason
-    return None, None, Reason.UNKNOWN_FORMAT
+                return Look(_named(known, gave_up.reason), reason=gave_up.reason)
+            return Look(known.NAME, found, found.reason)
+    return Look(reason=Reason.UNKNOWN_FORMAT)
 
 
 def _named(known: Known, reason: Reason) -> str | None:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.size import Reason, Size, Unsized
 from tessera.core.media.window import Window
 
@@ -31,6 +32,10 @@ class RefusedFormat:
             Unsized: always.
         """
         raise Unsized(Reason.REFUSED_FORMAT)
+
+    def mode(self, _: Window) -> ColourMode | None:
+        """Never one either."""
+        return None
 
 
 _FIRST_BYTES = {

@@ -8,6 +8,7 @@ Source: WebP container specification, RFC 9649; VP8 frame header, RFC 6386 secti
 
 from typing import Final
 
+from tessera.core.media.colour import ColourMode
 from tessera.core.media.exif import UPRIGHT, orientation, spans
 from tessera.core.media.size import Reason, Size, Unsized, check_sides, displayed
 from tessera.core.media.window import Window
@@ -19,7 +20,9 @@ MAX_STEPS: Final = 512
 _LOSSY, _LOSSLESS, _EXTENDED = b"VP8 ", b"VP8L", b"VP8X"
 _FIRST_CHUNK = 12
 _CHUNK_HEAD = 8
-_HAS_EXIF, _HAS_XMP = 0x08, 0x04
+_HAS_EXIF, _HAS_XMP, _HAS_ALPHA, _IS_ANIMATED = 0x08, 0x04, 0x10, 0x02
+_ALPHA = b"ALPH"
+_LOSSLESS_HAS_ALPHA = 1 << 28
 _SIDE = 0x3FFF
 
 
@@ -43,6 +46,38 @@ def size(window: Window) -> Size:
     width, height = _lossless(head) if kind == _LOSSLESS else _lossy(window.need(20, 10))
     check_sides(width, height)
     return Size(width, height)
+
+
+def mode(window: Window) -> ColourMode | None:
+    """The colours: with alpha where the lossless frame says so, or the flags or an ALPH chunk beside a lossy one.
+
+    Of an animation only the flags count.
+
+    Raises:
+        Unsized: there is no frame.
+    """
+    window.allow(MAX_STEPS)
+    head = window.need(0, 25)
+    if head[12:16] != _EXTENDED:
+        return _mode_of(head[12:16] == _LOSSLESS and _lossless_has_alpha(head[20:25]))
+    has_alpha, at = bool(head[20] & _HAS_ALPHA), _FIRST_CHUNK
+    if head[20] & _IS_ANIMATED:
+        return _mode_of(has_alpha)
+    while (chunk := window.need(at, _CHUNK_HEAD))[:4] not in (_LOSSY, _LOSSLESS):
+        has_alpha |= chunk[:4] == _ALPHA
+        length = int.from_bytes(chunk[4:], "little")
+        at += _CHUNK_HEAD + length + (length & 1)
+    if chunk[:4] == _LOSSLESS:
+        has_alpha = _lossless_has_alpha(window.need(at + _CHUNK_HEAD, 5))
+    return _mode_of(has_alpha)
+
+
+def _mode_of(has_alpha: bool) -> ColourMode:
+    return ColourMode.RGBA if has_alpha else ColourMode.RGB
+
+
+def _lossless_has_alpha(frame: bytes) -> bool:
+    return bool(int.from_bytes(frame[1:5], "little") & _LOSSLESS_HAS_ALPHA)
 
 
 def _lossless(head: bytes) -> tuple[int, int]:

@@ -65,6 +65,10 @@ class Window:
     learns whether the content is clean. From then on ``num_bytes`` is exact and
     ``reason`` says whether the content could be decoded at all; content that could
     not is empty. The MIME type is not looked at: a format is known by its bytes.
+
+    What ``pour`` calls to make its sink may read already, as if the content were
+    clean; where it was not, a read may be a ValueError or show other bytes, and the
+    sink is made anew.
     """
 
     __slots__ = (
@@ -72,6 +76,7 @@ class Window:
         "_block_start",
         "_is_base64",
         "_is_whole",
+        "_limit",
         "_max_bytes",
         "_max_steps",
         "_plain",
@@ -80,6 +85,7 @@ class Window:
         "content",
         "num_bytes",
         "num_steps",
+        "num_steps_in_vain",
         "reason",
     )
 
@@ -95,8 +101,10 @@ class Window:
         """Bytes given to parsers so far, at most ``max_bytes``."""
         self.num_steps = 0
         """Reads and loop turns so far, at most ``max_steps``."""
+        self.num_steps_in_vain = 0
+        """Those of a look at content that turned out not to be clean, at most ``max_steps`` more."""
         self._max_bytes = max_bytes
-        self._max_steps = max_steps
+        self._max_steps = self._limit = max_steps
         self._block, self._block_start = b"", 0
         self._is_whole = False
         self._start, self._is_base64 = self._head()
@@ -125,8 +133,8 @@ class Window:
     def pour(self, begin: Callable[[], S]) -> S | None:
         """The sink that ``begin`` makes, after all decoded bytes in order; nothing where they cannot be decoded.
 
-        ``begin`` is called a second time where clean content turns out, on the way,
-        not to be clean.
+        ``begin`` may look at ``num_bytes`` and read. It is called a second time where
+        clean content turns out, on the way, not to be clean; its limits start anew then.
         """
         if self._plain is not None:
             sink = begin()
@@ -140,11 +148,17 @@ class Window:
                 return sink
             except ValueError:
                 self._decode_whole()
+                self._start_over()
         if self.reason is not None:
             return None
         sink = begin()
         sink.update(self._block)
         return sink
+
+    def _start_over(self) -> None:
+        """Forget what was counted in vain."""
+        self.num_steps_in_vain, self.num_steps, self.bytes_read = self.num_steps, 0, 0
+        self._max_steps = self._limit
 
     def verify(self) -> None:
         """Decode everything, keep nothing: afterwards ``num_bytes`` and ``reason`` can be trusted."""
@@ -152,14 +166,15 @@ class Window:
 
     def _clean_pieces(self) -> Iterator[bytes]:
         """Clean content, a chunk at a time; a ValueError where it is not clean."""
+        num_left = self.num_bytes
         for at in range(self._start, len(self.content), CHUNK_CHARS):
             chars = self.content[at : at + CHUNK_CHARS]
-            is_last = at + CHUNK_CHARS >= len(self.content)
-            if is_last:
+            if at + CHUNK_CHARS >= len(self.content):
                 chars += "=" * (-len(chars) % 4)
             piece = b64decode(chars, None, True)
-            if not is_last and len(piece) != CHUNK_CHARS // 4 * 3:
+            if len(piece) != min(num_left, CHUNK_CHARS // 4 * 3):
                 raise ValueError("padding before the end")
+            num_left -= len(piece)
             yield piece
 
     def _decode_whole(self) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from tessera.core.family import Family, ModelFiles
+from tessera.core.media.mm_hash import ALGORITHMS
 from tessera.core.plugin import camel, registered
 from tessera.core.types import Basis
 
@@ -73,12 +74,7 @@ def problems_of(choice: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     if path is not None and (not isinstance(path, str) or not path):
         yield "path", f"got {path!r}, expected the folder of the model's files"
-    for key in ("engineModel", "mmHasherAlgorithm"):
-        if not isinstance(choice.get(key, ""), str):
-            yield key, f"got {choice[key]!r}, expected text"
-    for key in ("mmProcessorKwargs", "mediaIoKwargs"):
-        if not isinstance(choice.get(key, {}), Mapping):
-            yield key, f"got {choice[key]!r}, expected a mapping"
+    yield from _problems_of_engine(choice)
     if name is None:
         return
     if not isinstance(name, str) or name not in families:
@@ -87,6 +83,22 @@ def problems_of(choice: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     settings = spellings(families[name])
     for key in choice.keys() - settings.keys() - set(NOT_SETTINGS):
         yield key, f"family {name} has no such setting; it has {', '.join(sorted(set(settings.values())))}"
+
+
+def _problems_of_engine(choice: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with what the engine was started with."""
+    if not isinstance(choice.get("engineModel", ""), str):
+        yield "engineModel", f"got {choice['engineModel']!r}, expected text"
+    algorithm = choice.get("mmHasherAlgorithm", "blake3")
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        yield "mmHasherAlgorithm", f"got {algorithm!r}, expected one of {', '.join(ALGORITHMS)}"
+    for key in ("mmProcessorKwargs", "mediaIoKwargs"):
+        if not isinstance(choice.get(key, {}), Mapping):
+            yield key, f"got {choice[key]!r}, expected a mapping"
+            return
+    for modality, kwargs in choice.get("mediaIoKwargs", {}).items():
+        if not isinstance(kwargs, Mapping):
+            yield f"mediaIoKwargs.{modality}", f"got {kwargs!r}, expected a mapping"
 
 
 def family_chosen(choice: Mapping[str, Any], files: ModelFiles | None) -> type[Family] | None:

@@ -28,7 +28,10 @@ class Estimate:
     """The served model's own rule, which goes before ``image`` and ``video``.
 
     ``{path: DIR}`` reads the model's files; ``{family: NAME, ...}`` names the rule and
-    its settings. ``mmProcessorKwargs`` is what the engine was started with.
+    its settings. What the engine was started with: ``engineModel`` (its ``--model``
+    string; absent: what the endpoints say), ``mmProcessorKwargs``, ``mediaIoKwargs``
+    and ``mmHasherAlgorithm`` (``blake3``). With these, and keys of ``mediaIoKwargs`` in
+    the engine's order, pictures are named exactly as the engine names them.
     """
 
 
@@ -69,6 +72,11 @@ class TokenProducer(Pricer):
     """Absent: a quarter of the bytes."""
     learning: LearningMode = LearningMode()
     """What usage reports may change."""
+    url_keys_ignored: tuple[str, ...] = ()
+    """Keys of a link's query that do not tell one item from another, as signatures do not: ``[X-Amz-Signature]``.
+
+    Links are not fetched, so a link is an item's name; all of its query counts otherwise.
+    """
 
     def __post_init__(self) -> None:
         chosen = self.estimate or Estimate()
