@@ -73,6 +73,19 @@ def _families(result: Result) -> str:
     return f"{len(result['families'])} families; a picture costs {images[0][0]} us to {images[-1][0]} ({images[-1][1]})"
 
 
+def _prefix(result: Result) -> str:
+    figures = result["by_prompt"]["4,000 tokens, 3 images"]["atoms_and_match_by_num_endpoints"]["64"]
+    slowest = max(figures.values())
+    return f"{slowest:.0f} us for 4,000 tokens at 64 endpoints, {result['memory']['bytes_per_entry']:.0f} B an entry"
+
+
+def _blocks(result: Result) -> str:
+    keys = result["keys"]["sha256"]
+    matched, rate = result["match"]["wholly_held_ms"], result["events"]["direct_events_per_s"]
+    cost = f"{keys['keys_ms']} ms for 4,000 tokens, {keys['long_keys_ms']} for 100,000"
+    return f"keys {cost}; matched in {matched} ms at 64 endpoints; {rate:,.0f} events a second"
+
+
 def _memory(result: Result) -> str:
     grown, bodies = result["growth_bytes"] / 1e6, result["bodies_bytes"] / 1e6
     return f"{grown:.0f} MB beyond idle at the peak of {result['num_clients']} bodies, {bodies:.0f} MB, sent at once"
@@ -80,11 +93,13 @@ def _memory(result: Result) -> str:
 
 BENCHES = (
     Bench("decide", _decide),
+    Bench("prefix", _prefix),
     Bench("read", _read),
     Bench("media", _media),
     Bench("families", _families),
     Bench("scrape", _scrape),
     Bench("first_token", _first_token, write_option=()),
+    Bench("blocks", _blocks),
     Bench("memory", _memory),
     Bench("extproc", _extproc),
 )

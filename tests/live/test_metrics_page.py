@@ -12,6 +12,7 @@ from tessera.live.metrics_page import (
     ENGINES,
     MAX_LABELS_BYTES,
     MAX_LINES,
+    MAX_LORAS,
     MAX_PAGE_BYTES,
     EngineSpec,
     MetricSpec,
@@ -205,6 +206,37 @@ def test_other_engines(engine):
     page, load, num_first_tokens = PAGES[engine]
     reading = read_page(page.encode(), ENGINES[engine], 1.0)
     assert (reading.load, reading.num_first_tokens) == (load, num_first_tokens)
+
+
+def loras(*lines):
+    load = vllm("# TYPE vllm:lora_requests_info gauge", *(f"vllm:lora_requests_info{{{line}" for line in lines)).load
+    return load.running_loras, load.waiting_loras, load.max_loras
+
+
+def test_the_latest_state_of_adapters_counts():
+    earlier = 'max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.79605e+09'
+    latest = 'max_lora="4",running_lora_adapters="a, b",waiting_lora_adapters="c,"} 1.79606e+09'
+    expected = (("a", "b"), ("c",), 4)
+    assert loras(earlier, latest) == loras(latest, earlier) == expected
+    assert loras(earlier, latest.replace("1.79606e+09", "NaN")) == (("old",), (), 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('max_lora="many",running_lora_adapters="a"} 1', (("a",), (), None)),
+        ('running_lora_adapters=""} 1', ((), (), None)),
+        ('max_lora="4"} never', ((), (), None)),
+    ],
+)
+def test_adapters_that_are_told_in_part(line, expected):
+    assert loras(line) == expected
+
+
+def test_names_of_adapters_are_bounded():
+    names = ",".join(f"a{number}" for number in range(2 * MAX_LORAS))
+    running, _, _ = loras(f'running_lora_adapters="{names}"}} 1')
+    assert len(running) == MAX_LORAS
 
 
 def test_an_engine_of_the_users_own():

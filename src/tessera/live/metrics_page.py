@@ -18,6 +18,8 @@ MAX_LINES = 2048
 """Lines that start with a family's name and are looked at; a page with more says nothing of that family."""
 MAX_LABELS_BYTES = 256 << 10
 """Bytes between the braces of one family's lines; vLLM's longest line has 1 KB."""
+MAX_LORAS = 1024
+"""Names of one list of LoRA adapters that are read."""
 
 _MAX_NUMBER_BYTES = 64
 _MAX_COUNT = float(1 << 53)
@@ -72,6 +74,8 @@ class EngineSpec:
     block_size: MetricSpec | None = None
     """Tokens a block holds, where it is a series of its own; read before ``cache_info``."""
     num_blocks: MetricSpec | None = None
+    lora_info: MetricSpec | None = None
+    """An info series whose labels list adapters and whose value is when it was so; the latest one counts."""
     num_first_tokens: MetricSpec | None = None
     """A counter that grows by one with each first token."""
     process_start: MetricSpec | None = MetricSpec("process_start_time_seconds")
@@ -90,6 +94,7 @@ ENGINES: Mapping[str, EngineSpec] = MappingProxyType(
                 block_size_label="block_size",
                 num_blocks_label="num_gpu_blocks",
                 num_cache_tokens_label="kv_cache_size_tokens",
+                lora_info=MetricSpec("vllm:lora_requests_info"),
                 num_first_tokens=MetricSpec("vllm:time_to_first_token_seconds_count"),
             ),
             EngineSpec(
@@ -197,6 +202,7 @@ def read_page(page: bytes, engine: EngineSpec, at: float) -> PageReading:
     usage = _values(page, engine.kv_usage)
     mean = sum(usage) / len(usage) if usage else None
     geometry = _Geometry(page, engine)
+    running, waiting, max_loras = _loras(page, engine.lora_info)
     started = _values(page, engine.process_start)
     load = Load(
         num_waiting=_total(_values(page, engine.num_waiting)),
@@ -205,6 +211,9 @@ def read_page(page: bytes, engine: EngineSpec, at: float) -> PageReading:
         block_size=geometry.block_size,
         num_blocks=geometry.num_blocks,
         num_cache_tokens=geometry.num_cache_tokens,
+        running_loras=running,
+        waiting_loras=waiting,
+        max_loras=max_loras,
         at=at,
     )
     return PageReading(load, _total(_values(page, engine.num_first_tokens)), max(started) if started else None)
@@ -220,6 +229,23 @@ class _Geometry:
         self.block_size = _same(_values(page, engine.block_size) or _column(rows, engine.block_size_label))
         self.num_blocks = _total(_values(page, engine.num_blocks) or _column(rows, engine.num_blocks_label))
         self.num_cache_tokens = _total(_column(rows, engine.num_cache_tokens_label))
+
+
+def _loras(page: bytes, spec: MetricSpec | None) -> tuple[tuple[str, ...], tuple[str, ...], int | None]:
+    """Running adapters, waiting ones, and how many fit; an old state's series stays on the page beside the new one."""
+    rows = [(value, labels) for labels, raw in _samples(page, spec) or () if (value := _number(raw)) is not None]
+    if not rows:
+        return (), (), None
+    labels = dict(_LABEL.findall(max(rows, key=lambda row: row[0])[1]))
+    most = _number(labels.get(b"max_lora", b""))
+    running, waiting = (labels.get(name, b"") for name in (b"running_lora_adapters", b"waiting_lora_adapters"))
+    return _names(running), _names(waiting), int(most) if most is not None else None
+
+
+def _names(text: bytes) -> tuple[str, ...]:
+    """The names of a comma-separated list, at most ``MAX_LORAS``."""
+    names = text.decode("utf-8", "replace").split(",", MAX_LORAS)[:MAX_LORAS]
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _column(rows: list[dict[bytes, bytes]], label: str) -> list[float] | None:

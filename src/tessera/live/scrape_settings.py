@@ -16,6 +16,7 @@ _SPECS = {
     "num_waiting": "queued_requests_spec",
     "num_running": "running_requests_spec",
     "kv_usage": "kv_usage_spec",
+    "lora_info": "lora_spec",
     "cache_info": "cache_info_spec",
     "block_size": "cache_block_size_spec",
     "num_blocks": "cache_num_blocks_spec",

@@ -1,0 +1,145 @@
+"""Where a session is at home: by its token, or by what was chosen before."""
+
+from dataclasses import replace
+
+import pytest
+
+from tessera.core.filters.session_affinity import SessionAffinityFilter
+from tessera.core.matching import sessions
+from tessera.core.matching.sessions import (
+    EncodedEndpointHeader,
+    SessionIds,
+    SessionIdSource,
+    endpoint_named,
+    session_token,
+)
+from tessera.core.rng import SeededRng
+from tessera.core.scorers.session_affinity import SessionAffinityScorer
+
+RNG = SeededRng(0, "r")
+
+
+def table(build, *numbers):
+    return [build.candidate(endpoint=replace(build.endpoint(number), name=f"pod-{number}")) for number in numbers]
+
+
+def by_id(cls, **fields):
+    return cls(strategy="session_id", **fields)
+
+
+def asking(build, session=None, at=0.0, **fields):
+    headers = {} if session is None else {"x-session-id": session}
+    return build.priced(headers=headers, at=at, **fields)
+
+
+def bind(build, plugin, session, winner, candidates, at=0.0, **fields):
+    stage = build.stage(candidates, winner=winner, profile=fields.pop("profile", "default"))
+    plugin.record(build.decision(asking(build, session, at), *fields.pop("before", ()), stage, at=at, **fields))
+
+
+def test_a_session_stays_where_it_was_sent_first(build):
+    here, there, other = candidates = table(build, 1, 2, 3)
+    scorer, keeper = by_id(SessionAffinityScorer), by_id(SessionAffinityFilter)
+    assert keeper.keep(asking(build, "s"), candidates, RNG) == candidates
+    for plugin in (scorer, keeper):
+        bind(build, plugin, "s", 1, candidates)
+        bind(build, plugin, "s", 0, candidates)
+    assert scorer.score(asking(build, "s"), candidates) == [0.0, 1.0, 0.0]
+    assert keeper.keep(asking(build, "s"), candidates, RNG) == [there]
+    for nobody in ("t", None, ""):
+        assert keeper.keep(asking(build, nobody), candidates, RNG) == candidates
+        assert scorer.score(asking(build, nobody), candidates) == [0.0] * 3
+    assert keeper.keep(asking(build, "s"), [here, other], RNG) == [here, other]
+
+
+def test_a_session_moves_when_its_endpoint_is_no_candidate(build):
+    candidates = table(build, 1, 2, 3)
+    keeper = by_id(SessionAffinityFilter)
+    bind(build, keeper, "s", 1, candidates)
+    bind(build, keeper, "s", 0, [candidates[0], candidates[2]])
+    assert keeper.keep(asking(build, "s"), candidates, RNG) == candidates[:1]
+
+
+def test_a_session_is_forgotten_after_its_time(build):
+    candidates = table(build, 1, 2)
+    keeper = by_id(SessionAffinityFilter, session_id_config=SessionIds(eviction_ttl_seconds=10))
+    bind(build, keeper, "s", 1, candidates, at=0.0)
+    bind(build, keeper, "s", 0, candidates, at=10.0)
+    assert keeper.keep(asking(build, "s", 20.0), candidates, RNG) == candidates[1:]
+    assert keeper.keep(asking(build, "s", 20.1), candidates, RNG) == candidates
+    bind(build, keeper, "t", 0, candidates, at=20.1)
+    assert len(keeper._sessions) == 1
+
+
+def test_sessions_are_bounded(build, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    candidates = table(build, 1, 2)
+    keeper = by_id(SessionAffinityFilter)
+    for name in "abcade":
+        bind(build, keeper, name, 0, candidates)
+    kept = [name for name in "abcde" if len(keeper.keep(asking(build, name), candidates, RNG)) == 1]
+    assert kept == ["a", "d", "e"]
+
+
+def test_the_profile_whose_choice_counts(build):
+    candidates = table(build, 1, 2)
+    before = [build.stage(candidates, winner=0, profile="prefill")]
+    keeper = by_id(SessionAffinityFilter, profile_name="prefill")
+    bind(build, keeper, "s", 1, candidates, before=before, profile="decode")
+    assert keeper.keep(asking(build, "s"), candidates, RNG) == candidates[:1]
+    keeper = by_id(SessionAffinityFilter, profile_name="encode")
+    bind(build, keeper, "s", 1, candidates)
+    assert len(keeper._sessions) == 0
+
+
+def test_sources_are_tried_in_order(build):
+    candidates = table(build, 1, 2)
+    ids = SessionIds(sources=(SessionIdSource(attribute="session-id"), SessionIdSource(header="X-Request-Id")))
+    keeper = by_id(SessionAffinityFilter, session_id_config=ids)
+    keeper.record(build.decision(build.priced(session_id="s"), build.stage(candidates, winner=1)))
+    assert keeper.keep(build.priced(headers={"x-request-id": "s"}), candidates, RNG) == candidates[1:]
+    asked = build.priced(session_id="t", headers={"x-request-id": "s"})
+    assert keeper.keep(asked, candidates, RNG) == candidates
+
+
+def test_a_token_names_its_endpoint(build):
+    candidates = table(build, 1, 2)
+    assert session_token(candidates[1].endpoint) == "ZGVmYXVsdC9wb2QtMg=="
+    asked = build.priced(headers={"x-session-token": "ZGVmYXVsdC9wb2QtMg=="})
+    assert SessionAffinityFilter().keep(asked, candidates, RNG) == candidates[1:]
+    assert SessionAffinityScorer().score(asked, candidates) == [0.0, 1.0]
+    assert SessionAffinityFilter().keep(asked, candidates[:1], RNG) == candidates[:1]
+    elsewhere = EncodedEndpointHeader(header="X-Session-Id")
+    assert SessionAffinityFilter(encoded_endpoint_header_config=elsewhere).keep(asked, candidates, RNG) == candidates
+
+
+def test_an_endpoint_without_a_name_has_a_token(build):
+    assert endpoint_named(session_token(build.endpoint(1))) == "default/10.0.0.1:8000"
+
+
+@pytest.mark.parametrize("token", [None, "", "%%%", "/w==", "a" * 5000, "é", "YQ"])
+def test_what_is_no_token_names_nobody(token):
+    assert endpoint_named(token) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "paths"),
+    [
+        ({}, ["strategy"]),
+        (
+            {"encoded_endpoint_header_config": EncodedEndpointHeader(header="x-mine")},
+            ["strategy", "encodedEndpointHeaderConfig.header"],
+        ),
+        ({"strategy": "session_id"}, []),
+        (
+            {
+                "strategy": "session_id",
+                "session_id_config": SessionIds(sources=(SessionIdSource(attribute="a"), SessionIdSource(header="b"))),
+            },
+            ["sessionIdConfig.sources[1].header"],
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(fields, paths):
+    for cls in (SessionAffinityFilter, SessionAffinityScorer):
+        assert [path for path, _ in cls(**fields).cautions()] == paths
