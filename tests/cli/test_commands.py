@@ -257,6 +257,19 @@ def test_explain_shows_every_endpoint_and_routes_nothing(request_file: Path, end
     assert "stale-metrics:2/2" in table
 
 
+def test_explain_takes_the_adapters_of_a_load(request_file: Path, endpoints: Path, tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.json"
+    metrics.write_text(json.dumps({"10.0.0.1:8000": {"running_loras": ["a"], "max_loras": 2}}))
+    record = as_json("explain", request_file, "--endpoints", endpoints, "--metrics", metrics)
+    rows = {row["endpoint"]: row["facts"]["Load"] for row in record["stages"][0]["candidates"]}
+    assert (rows["10.0.0.1:8000"]["running_loras"], rows["10.0.0.2:8000"]["running_loras"]) == (["a"], [])
+    for wrong in ({"running_loras": 3}, {"running_loras": [3]}, {"max_loras": ["a"]}):
+        metrics.write_text(json.dumps({"10.0.0.1:8000": wrong}))
+        refused = run("explain", request_file, "--endpoints", endpoints, "--metrics", metrics)
+        assert refused.exit_code == 2
+        assert "lists of names for LoRA adapters" in " ".join(refused.output.split())
+
+
 def test_explain_says_which_filter_left_nobody(request_file: Path, endpoints: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -270,6 +283,17 @@ plugins: [{type: prefill-filter}, {type: random-picker}]
     assert record["rejection"]["reason"] == "rejected-no-endpoints"
     assert record["rejection"]["filter"] == "prefill-filter"
     assert {row["filtered_by"] for row in record["stages"][0]["candidates"]} == {"prefill-filter"}
+
+
+def test_explain_tells_what_filters_say(endpoints: Path, tmp_path: Path) -> None:
+    request = tmp_path / "named.json"
+    picture = {"type": "image_url", "image_url": None, "uuid": "mine"}
+    request.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": [picture]}]}))
+    record = as_json("explain", request, "--endpoints", endpoints)
+    said = "kept 1: uuid 'mine' was never seen, so its hash decides"
+    assert record["stages"][0]["notes"] == {"cached-media-filter": said}
+    assert "uuid-never-seen" in record["guesses"]
+    assert f"cached-media-filter: {said}" in run("explain", request, "--endpoints", endpoints).output
 
 
 def test_plugins_lists_types_and_their_manuals() -> None:

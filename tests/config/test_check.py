@@ -38,3 +38,44 @@ def test_scorers_of_metrics_that_nobody_reads(config):
     assert advice_on(config, 1, dataLayer={"injectDefaults": False}) == [
         Problem("dataLayer", "no metrics page is read, so s0 cannot tell endpoints apart")
     ]
+
+
+def gate(config, **parameters):
+    plugins = ({"type": "prefix-cache-affinity-filter", "name": "gate", "parameters": parameters}, "queue-scorer")
+    return load_data(config("approx-prefix-cache-producer", *plugins))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "seen"),
+    [
+        ({}, "got 18000: a popular prefix stays with one endpoint until it is 18 s behind the others"),
+        ({"maxTTFTPenaltyMs": 5001}, "got 5001: a popular prefix stays with one endpoint until it is 5.001 s behind"),
+        ({"maxTTFTPenaltyMs": 0}, "got 0: a popular prefix stays with one endpoint however far it is behind"),
+        ({"maxTTFTPenaltyMs": 5000}, None),
+        ({"affinityThreshold": 0}, None),
+    ],
+)
+def test_a_gate_so_wide_that_a_hot_prefix_starves_an_endpoint(config, parameters, seen):
+    found = advice(gate(config, **parameters))
+    assert [each.path for each in found] == (["gate.parameters.maxTTFTPenaltyMs"] if seen else [])
+    assert all(each.message.startswith(seen) for each in found)
+
+
+def test_a_gate_in_two_profiles_is_told_of_once(config):
+    handler = {"type": "disagg-profile-handler"}
+    entries = [{"pluginRef": "prefix-cache-affinity-filter"}, {"pluginRef": "queue-scorer"}]
+    profiles = [{"name": name, "plugins": entries} for name in ("prefill", "decode")]
+    data = config(
+        "approx-prefix-cache-producer",
+        "prefix-cache-affinity-filter",
+        "queue-scorer",
+        handler,
+        schedulingProfiles=profiles,
+    )
+    assert len(advice(load_data(data))) == 1
+
+
+def test_a_predictor_that_is_not_there_is_a_warning(config):
+    loaded = gate(config, ttftSource="latencyPredictor")
+    assert [each.path for each in loaded.warnings] == ["plugins[1].parameters.ttftSource"]
+    assert "there is no latency predictor yet" in loaded.warnings[0].message

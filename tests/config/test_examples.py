@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,10 @@ from tessera.config.check import advice
 from tessera.config.endpoints import read_endpoints_file
 from tessera.config.llmd_types import LLMD_TYPES
 from tessera.config.load import load_file, load_text
+from tessera.core.facts import PrefixMatch
+from tessera.core.rng import SeededRng
+from tessera.core.router import Router
+from tessera.core.types import ModelProfile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "endpoints.yaml")
@@ -55,6 +60,28 @@ def test_the_quickstart_is_what_its_comments_say():
     assert advice(loaded) == []
     assert (loaded.routing.fallbacks, loaded.routing.max_body_bytes) == (2, 64 << 20)
     assert (loaded.routing.max_bodies_in_flight_bytes, loaded.routing.seed) == (4 << 30, 0)
+
+
+@pytest.mark.parametrize("name", ["llm-d-approx-prefix", "llm-d-multimodal-qwen", "llm-d-multimodal-gemma"])
+def test_the_samples_of_the_approximate_prefix_lack_nothing(name):
+    assert load_file(EXAMPLES / f"{name}.yaml").missing_plugins == ()
+
+
+def test_the_sample_for_text_sticks_to_who_holds_the_prompt(build):
+    router = load_file(EXAMPLES / "llm-d-approx-prefix.yaml").router
+    view = build.view([build.endpoint(number) for number in range(1, 9)])
+    winners = []
+    for number in range(5):
+        messages = [{"role": "system", "content": "Be brief. " * 400}, {"role": "user", "content": f"{number}?"}]
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        headers = {":path": "/v1/chat/completions"}
+        request, _ = Router.read(body, headers, ModelProfile(), request_id=f"r{number}", at=0.0, wall_at=0.0)
+        decision = router.decide(request, view, 0.0, SeededRng(0, request.request_id))
+        stage = decision.primary_stage
+        winners.append((stage.winner.id, stage.candidate_of(stage.winner)[PrefixMatch].num_matched_tokens))
+    assert len({endpoint for endpoint, _ in winners}) == 1
+    # 4,006 of 4,012 bytes are the system's, and 1,001 of 1,003 tokens.
+    assert [tokens for _, tokens in winners] == [0, 1001, 1001, 1001, 1001]
 
 
 def test_the_multimodal_sample_prices_as_llm_d_does():

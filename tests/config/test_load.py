@@ -26,12 +26,13 @@ def paths(problems):
 
 def test_an_empty_configuration_gets_everything(config):
     loaded = load_data(config())
-    assert profile_of(loaded) == ([], [], "max-score-picker")
+    assert profile_of(loaded) == (["cached-media-filter"], [], "max-score-picker")
     assert loaded.router.scheduler.handler.type == "single-profile-handler"
     assert loaded.router.scheduler.num_fallbacks == 2
     assert loaded.router.pricer.name == "token-producer"
     assert loaded.profile == ModelProfile(
-        dialects=frozenset({"chat", "completions", "responses", "transcriptions", "messages", "generate"})
+        names_as_engine=False,
+        dialects=frozenset({"chat", "completions", "responses", "transcriptions", "messages", "generate"}),
     )
     assert loaded.routing == RoutingSpec()
     assert loaded.parsers == ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
@@ -41,13 +42,13 @@ def test_an_empty_configuration_gets_everything(config):
     assert loaded.data_layer.engines == CoreMetricsExtractor()
     assert loaded.data_layer.discovery is None
     assert loaded.warnings == loaded.missing_plugins == ()
-    assert len(loaded.additions) == 7
+    assert len(loaded.additions) == 8
 
 
 def test_without_profiles_one_holds_everything_as_declared(config):
     loaded = load_data(config("queue-scorer", "decode-filter", "random-picker", "load-aware-scorer", "encode-filter"))
     assert profile_of(loaded) == (
-        ["decode-filter", "encode-filter"],
+        ["decode-filter", "encode-filter", "cached-media-filter"],
         [("queue-scorer", 1.0), ("load-aware-scorer", 1.0)],
         "random-picker",
     )
@@ -57,7 +58,7 @@ def test_a_profile_without_picker_gets_the_first_that_is_declared(config):
     profiles = [{"name": "default", "plugins": [{"pluginRef": "queue-scorer"}]}]
     declared = ("queue-scorer", {"type": "random-picker", "name": "a"}, "max-score-picker")
     loaded = load_data(config(*declared, schedulingProfiles=profiles))
-    assert profile_of(loaded) == ([], [("queue-scorer", 1.0)], "a")
+    assert profile_of(loaded) == (["cached-media-filter"], [("queue-scorer", 1.0)], "a")
     assert paths(loaded.warnings) == ["plugins[2]"]
 
 
@@ -77,13 +78,17 @@ def test_weights_default_to_one_and_order_is_kept(config):
             schedulingProfiles=[{"name": "p", "plugins": entries}],
         )
     )
-    assert profile_of(loaded, "p") == (["f"], [("b", 2.5), ("a", 1.0), ("c", 0.0)], "max-score-picker")
+    assert profile_of(loaded, "p") == (
+        ["f", "cached-media-filter"],
+        [("b", 2.5), ("a", 1.0), ("c", 0.0)],
+        "max-score-picker",
+    )
 
 
 def test_a_default_producer_is_added_for_what_is_read(config):
     loaded = load_data(config("token-load-scorer"))
     assert names(loaded.router.producers) == ["inflight-load-producer"]
-    assert names(loaded.router.memories) == ["token-producer", "inflight-load-producer"]
+    assert names(loaded.router.memories) == ["cached-media-filter", "token-producer", "inflight-load-producer"]
     assert "producer 'inflight-load-producer': 'token-load-scorer' reads InFlightLoad" in loaded.additions
 
 
@@ -159,7 +164,7 @@ def test_the_detector_may_be_named_by_type_or_declared(config):
     flow = {"saturationDetector": {"pluginRef": "mine"}}
     loaded = load_data(config(mine, flowControl=flow, schedulingProfiles=profiles))
     assert loaded.saturation_detector.queue_depth_threshold == 9
-    assert profile_of(loaded, "p") == ([], [], "max-score-picker")
+    assert profile_of(loaded, "p") == (["cached-media-filter"], [], "max-score-picker")
     assert loaded.warnings == ()
 
 
@@ -262,6 +267,7 @@ def test_the_effective_configuration_loads_to_the_same(config):
             "plugins": [
                 {"pluginRef": "token-load-scorer", "weight": 1.0},
                 {"pluginRef": "yes"},
+                {"pluginRef": "cached-media-filter"},
                 {"pluginRef": "max-score-picker"},
             ],
         }

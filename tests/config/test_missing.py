@@ -43,7 +43,7 @@ def test_it_is_dropped_with_its_references_where_it_is_ignored(with_lacked):
     assert loaded.missing_plugins == ()
     assert paths(loaded.warnings) == ["plugins[0].type"]
     assert LACKED not in loaded.effective_yaml()
-    assert loaded.effective["schedulingProfiles"][0]["plugins"][0] == {"pluginRef": "queue-scorer", "weight": 2}
+    assert loaded.effective["schedulingProfiles"][0]["plugins"][1] == {"pluginRef": "queue-scorer", "weight": 2}
     assert load_text(loaded.effective_yaml()).missing_plugins == ()
 
 
@@ -124,7 +124,8 @@ def test_whatever_reads_from_a_missing_plugin_is_dropped_with_it(config, registr
         "'echo-scorer' is dropped: it reads from 'echo-producer', which is not there",
     }
     ignored = load_data(data, ignore_missing=True)
-    assert [each["type"] for each in ignored.effective["plugins"][:2]] == ["queue-scorer", "max-score-picker"]
+    added = ["cached-media-filter", "max-score-picker"]
+    assert [each["type"] for each in ignored.effective["plugins"][:3]] == ["queue-scorer", *added]
 
 
 def test_a_handler_that_reads_from_a_missing_plugin_is_stood_in_for(config, registry):

@@ -63,8 +63,8 @@ def chain(registry):
 
 
 def remembers(loaded):
-    """Names of the plugins that are told of decisions, the pricer aside, which always is."""
-    return [name for name in names(loaded.router.memories) if name != "token-producer"]
+    """Names of the plugins that are told of decisions, without those that always are."""
+    return [name for name in names(loaded.router.memories) if name not in {"token-producer", "cached-media-filter"}]
 
 
 def names(plugins):
@@ -171,5 +171,5 @@ def test_a_plugin_that_does_both_filters_and_scores(config, registry):
         kind = "scorer"
 
     profile = load_data(config("heat-scorer")).router.scheduler.profiles["default"]
-    assert names(profile.filters) == ["heat-scorer"]
+    assert names(profile.filters) == ["cached-media-filter", "heat-scorer"]
     assert [(s.name, w) for s, w in profile.scorers] == [("heat-scorer", 1.0)]

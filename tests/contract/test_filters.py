@@ -41,8 +41,24 @@ def test_keeps_an_ordered_sub_list(type_name, build, table, drawn, seed, at):
 
 
 @every_filter
+@settings(max_examples=40)
+@given(drawn=st.lists(row, max_size=10))
+def test_says_what_it_did_in_one_line_or_nothing(type_name, build, table, drawn):
+    candidates = [table(number, each) for number, each in enumerate(drawn)]
+    request = build.priced(100, items=[build.item(identifier="m0")])
+    one = FILTERS[type_name]()
+    kept = one.keep(request, candidates, SeededRng(1, "r"))
+    note = one.explain(request, candidates, kept)
+    assert note is None or (note.text and "\n" not in note.text and len(note.text) < 500)
+    assert one.explain(request, candidates, kept) == note
+    assert [id(each) for each in one.keep(request, candidates, SeededRng(1, "r"))] == [id(each) for each in kept]
+
+
+@every_filter
 def test_of_nobody_keeps_nobody(type_name, build):
-    assert FILTERS[type_name]().keep(build.priced(), [], SeededRng(1, "r")) == []
+    one = FILTERS[type_name]()
+    assert one.keep(build.priced(), [], SeededRng(1, "r")) == []
+    assert one.explain(build.priced(), [], []) is None
 
 
 @every_filter

@@ -12,6 +12,7 @@ from tessera.core.pickers.max_score import MaxScorePicker
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
 from tessera.core.rng import SeededRng
 from tessera.core.scheduler import Profile, Scheduler
+from tessera.core.types import Note
 
 
 class Only(Filter):
@@ -84,6 +85,23 @@ def test_the_filter_that_left_nobody_is_named_and_later_ones_drop_nobody(run):
     assert "left none of 1" in rejection.message
     assert (stage.winner, stage.winners, stage.runner_up, stage.fallbacks) == (None, (), None, ())
     assert (stage.scored, stage.totals, stage.columns) == ((), (), {})
+
+
+class Explains(Only):
+    """Says how many of how many it kept."""
+
+    def explain(self, request, candidates, kept):
+        return Note(f"kept {len(kept)} of {len(candidates)}", "lot") if len(kept) < len(candidates) else None
+
+
+def test_the_stage_keeps_what_filters_say_of_themselves(run):
+    stage, _ = run(3, [Only("silent", 0, 1, 2), Explains("all", 0, 1, 2), Explains("some", 0, 2)])
+    assert stage.notes == {"some": Note("kept 2 of 3", "lot")}
+
+
+def test_the_filter_that_left_nobody_says_why_if_it_can(run):
+    _, rejection = run(3, [Explains("some", 0), Explains("none")])
+    assert (rejection.filter, rejection.message) == ("none", "kept 0 of 1")
 
 
 def test_an_empty_pool_is_no_filters_fault(run):

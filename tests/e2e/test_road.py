@@ -3,6 +3,7 @@
 import hashlib
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2 as httpx
 import openai
@@ -205,3 +206,21 @@ def test_the_price_is_compared_with_what_the_engine_counted(world: World) -> Non
 def pricing(world: World) -> list[dict]:
     rows = httpx.get(f"{world.admin}/debug/pricing").json()["rows"]
     return [row for row in rows if row["modality"] == "image"]
+
+
+def test_a_picture_that_is_named_and_not_sent_goes_to_who_was_sent_it(world: World) -> None:
+    api = client(world).chat.completions
+
+    def ask(number: int, url: str | None) -> str:
+        request_id = str(uuid.uuid4())
+        picture = {"type": "image_url", "image_url": {"url": url} if url else None, "uuid": f"picture {number}"}
+        content = [{"type": "text", "text": "What is this?"}, picture]
+        messages: Any = [{"role": "user", "content": content}]
+        api.create(model=MODEL, messages=messages, max_tokens=1, extra_headers={"x-request-id": request_id})
+        return str(world.outcome_of(request_id).endpoint)
+
+    first = [ask(number, data_uri(64, 64, "PNG", number)) for number in range(6)]
+    assert [ask(number, None) for number in range(6)] == first
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(99, None)
+    assert refused.value.status_code == 400

@@ -1,11 +1,13 @@
 """One stream through the whole live router, without a socket: what is carried out, and what a fault touches."""
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from tessera.core.facts import InFlightLoad, Joined, Load, Scraped
+from tessera.core.facts import InFlightLoad, Joined, Left, Load, Scraped
+from tessera.core.filters.cached_media import CachedMediaFilter
 from tessera.core.filters.concurrency_detector import ConcurrencyDetector
 from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.plugin import Scorer
@@ -160,6 +162,39 @@ async def test_a_full_pool_tells_the_client_to_wait(live):
     stream.closed()
     assert live.load.num_requests == 2
     assert [(outcome.status, outcome.refusal) for outcome in live.outcomes] == [(429, "rejected-saturated")]
+
+
+async def test_media_that_is_gone_is_the_clients_to_send_again(build):
+    cached = CachedMediaFilter()
+    one = Fixture(build, filters=[cached])
+    picture = replace(build.item(10), item=build.media(identifier="u", uuid="u"))
+    cached.record(build.decision(build.priced(5, [picture]), build.stage([build.candidate(7)])))
+    cached.observe(Left(at=100.0, endpoint=build.endpoint(7)))
+    stream = one.stream()
+    _, refusal = await send(stream, headers(), body(text=[{"type": "image_url", "image_url": None, "uuid": "u"}]))
+    assert refusal.immediate_response.status.code == 422
+    error = msgspec.json.decode(refusal.immediate_response.body)["error"]
+    assert error["code"] == "media_not_cached"
+    assert error["message"] == "no endpoint holds the media of uuid 'u' any more; send its content again"
+    stream.closed()
+    assert [(outcome.status, outcome.refusal) for outcome in one.outcomes] == [(422, "media_not_cached")]
+    page = one.service.metrics.page()
+    assert b'tessera_refused_requests_total{code="media_not_cached"} 1.0' in page
+    assert b'tessera_rejections_total{filter="cached-media-filter",reason="media_not_cached"} 1.0' in page
+    one.service.close()
+
+
+async def test_a_client_that_leaves_while_its_body_is_read_is_cancelled(live):
+    stream = live.stream()
+    await send(stream, headers())
+    reading = asyncio.create_task(stream.receive(body(text="x" * (INLINE_BYTES * 8))))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    stream.closed()
+    assert [outcome.ending for outcome in live.outcomes] == [Ending.CANCELLED]
+    assert live.load == InFlightLoad()
+    assert live.service.budget.held_bytes == 0
 
 
 async def test_a_fault_in_counting_leaves_no_ledger_open(live, monkeypatch):

@@ -10,7 +10,7 @@ from tessera.core.filters.decode import DecodeFilter
 from tessera.core.parts import TextPart, TokenPart
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
-from tessera.core.types import Basis, Candidate, FirstTokenSource, ModelProfile, PricedItem
+from tessera.core.types import Basis, Candidate, FirstTokenSource, ModelProfile, Note, PricedItem
 from tessera.telemetry.records import DecisionLog, decision_record, item_record
 
 HEADERS = {":method": "POST", ":path": "/v1/chat/completions", "x-request-id": "client-1"}
@@ -91,6 +91,9 @@ def test_a_candidates_row(decision):
                 "block_size": None,
                 "num_blocks": None,
                 "num_cache_tokens": None,
+                "running_loras": [],
+                "waiting_loras": [],
+                "max_loras": None,
                 "at": 9.0,
             },
             "InFlightLoad": dict.fromkeys(
@@ -107,6 +110,12 @@ def test_a_candidates_row(decision):
     }
     assert total == pytest.approx(2 * (1 - 230 / 4_194_304) + 1 + 1 + 0.75)
     assert (second["filtered_by"], second["scores"], second["total"]) == ("decode-filter", {}, None)
+
+
+def test_what_filters_say_of_themselves(build):
+    stage = dataclasses.replace(build.stage([build.candidate(1)]), notes={"f": Note("kept 1 of 1", "lot")})
+    (record,) = decision_record(build.decision(None, stage))["stages"]
+    assert record["notes"] == {"f": "kept 1 of 1"}
 
 
 def test_it_is_json_and_comes_back_equal(decision):

@@ -92,9 +92,16 @@ def _load(value: Any, place: str, folder: Path) -> Load:
         return read_page(page, ENGINES[value.get("engine", "vllm")], 0.0).load
     if not isinstance(value, dict) or not value.keys() <= _LOAD_FIELDS.keys():
         raise ConfigError([Problem(place, f"expected {{page: PATH}} or fields of {', '.join(_LOAD_FIELDS)}")])
-    if not all(isinstance(number, int | float) and number >= 0 for number in value.values()):
-        raise ConfigError([Problem(place, "expected numbers of 0 or more")])
-    return Load(**value, at=0.0)
+    if not all(_fits(name, each) for name, each in value.items()):
+        raise ConfigError([Problem(place, "expected numbers of 0 or more, and lists of names for LoRA adapters")])
+    fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+    return Load(**fields, at=0.0)
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name in {"running_loras", "waiting_loras"}:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, int | float) and value >= 0
 
 
 def print_decision(record: dict[str, Any]) -> None:
@@ -109,6 +116,8 @@ def print_decision(record: dict[str, Any]) -> None:
         out.print(f"  {item['index']} {item['modality']} {size}: {item['num_tokens']} tokens, {item['basis']}")
     for stage in record["stages"]:
         out.print(_stage_table(stage))
+        for name, text in stage["notes"].items():
+            out.print(f"{name}: {text}", markup=False)
         if stage["winner"] is None:
             continue
         behind = escape(", ".join(stage["fallbacks"])) or "nobody"

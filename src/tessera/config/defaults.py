@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 from tessera.config.declarations import DECLARATIONS
 from tessera.config.plan import Declared, Entry, Plan, Source, type_named
+from tessera.core.filters.label_selector import LabelSelectorFilter
+from tessera.core.filters.role import RoleFilter
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
 
 DEFAULT_PROFILE = "default"
+CACHED_MEDIA = "cached-media-filter"
+SELECTORS = (RoleFilter, LabelSelectorFilter)
+"""Filters whose answer is the same for every request."""
 DEFAULT_PARSERS = ("openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser")
 DEFAULT_PICKER = "max-score-picker"
 DEFAULT_DETECTOR = "utilization-detector"
@@ -20,6 +25,7 @@ CLIENT_PROFILE = "decode"
 def complete(plan: Plan) -> None:
     """Add profiles, pickers, a handler, parsers, a detector and the metrics source where they are left out."""
     _profile(plan)
+    _cached_media(plan)
     _pickers(plan)
     _handler(plan)
     _parsers(plan)
@@ -32,8 +38,11 @@ def client_profile(names: Sequence[str]) -> str:
     return CLIENT_PROFILE if CLIENT_PROFILE in names else names[0]
 
 
-def runs_as(declared: Declared, kind: type[Filter] | type[Scorer] | type[Picker] | type[Handler]) -> bool:
-    """Whether an instance is of that class of ``core``, faults or not."""
+Kind = type[Filter] | type[Scorer] | type[Picker] | type[Handler]
+
+
+def runs_as(declared: Declared, kind: Kind | tuple[Kind, ...]) -> bool:
+    """Whether an instance is of that class of ``core``, or of one of those, faults or not."""
     return declared.cls is not None and issubclass(declared.cls, kind)
 
 
@@ -48,6 +57,31 @@ def _profile(plan: Plan) -> None:
     plan.additions.append(
         f"profile {DEFAULT_PROFILE!r} of all filters, scorers and pickers that are declared: {listed}"
     )
+
+
+def _cached_media(plan: Plan) -> None:
+    """Media that is named and not sent must go to who holds it, whatever the file is about.
+
+    Behind filters by role and label: where a hash has to decide, it decides among
+    endpoints that can serve.
+    """
+    if any(each.type == CACHED_MEDIA for each in plan.declared.values()) or not plan.profiles:
+        return
+    plan.add(CACHED_MEDIA)
+    for entries in plan.profiles.values():
+        entries.insert(_behind_selectors(plan, entries), Entry(CACHED_MEDIA, None, ""))
+    plan.additions.append(f"filter {CACHED_MEDIA!r} in every profile: media may be named by uuid and not sent")
+
+
+def _behind_selectors(plan: Plan, entries: Sequence[Entry]) -> int:
+    """The place in front of the first filter that is not a selector."""
+    place = 0
+    for index, entry in enumerate(entries):
+        if runs_as(plan.declared[entry.ref], SELECTORS):
+            place = index + 1
+        elif runs_as(plan.declared[entry.ref], Filter):
+            break
+    return place
 
 
 def _pickers(plan: Plan) -> None:

@@ -156,6 +156,7 @@ class Plan:
             if isinstance(made.made, Plugin):
                 made.made.name = made.name
                 self.problems += [Problem(f"{path}.{where}", message) for where, message in made.made.check()]
+                self.warnings += [Problem(f"{path}.{where}", message) for where, message in made.made.cautions()]
         except Exception as error:  # a plugin's own code, perhaps a stranger's
             self.problem(path, f"{made.type} cannot be made of these: {type(error).__name__}: {error}")
 

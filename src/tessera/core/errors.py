@@ -45,16 +45,23 @@ class RequestError(TesseraError):
 
 
 class DropReason(StrEnum):
-    """llm-d's words for a request that is turned away, sent as ``x-llm-d-request-dropped-reason``."""
+    """llm-d's words for a request that is turned away, sent as ``x-llm-d-request-dropped-reason``; last, ours."""
 
     NO_ENDPOINTS = "rejected-no-endpoints"
     SATURATED = "rejected-saturated"
     SHUTTING_DOWN = "rejected-shutting-down"
+    MEDIA_NOT_CACHED = "media_not_cached"
+    """The media that the request names without sending it is gone: answered as a RequestError with this code."""
 
     @property
     def status(self) -> int:
-        """429 where waiting helps, 503 where an operator must act."""
-        return 429 if self is DropReason.SATURATED else 503
+        """422 where the client must change its request, 429 where waiting helps, 503 where an operator must act."""
+        match self:
+            case DropReason.MEDIA_NOT_CACHED:
+                return 422
+            case DropReason.SATURATED:
+                return 429
+        return 503
 
 
 class Rejected(TesseraError):

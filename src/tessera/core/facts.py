@@ -27,6 +27,12 @@ class Load:
     """KV blocks of the endpoint."""
     num_cache_tokens: int | None = None
     """The engine's own count of KV capacity in tokens."""
+    running_loras: tuple[str, ...] = ()
+    """LoRA adapters of running requests."""
+    waiting_loras: tuple[str, ...] = ()
+    """LoRA adapters of waiting requests."""
+    max_loras: int | None = None
+    """LoRA adapters that fit into one batch."""
     at: float | None = None
     """When the scrape that told it began, seconds on the driver's clock."""
 
@@ -158,4 +164,61 @@ class FirstToken:
     source: FirstTokenSource
 
 
-FleetEvent = Joined | Left | Scraped | FirstToken
+ExtraKey = str | bytes | tuple[str, int]
+"""A block's extra key as the engine publishes it: an adapter's name or a salt; the digest of prompt
+embeddings; a media item's identifier and its offset from the block's start."""
+ExtraKeysOfBlock = tuple[ExtraKey | None, ...]
+"""In the engine's order; ``None`` for a key of a kind that we do not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVStored:
+    """An engine's KV cache now holds these blocks."""
+
+    at: float
+    endpoint_id: str
+    rank: int = 0
+    """Which of the endpoint's data-parallel engines."""
+    block_hashes: tuple[int, ...]
+    """The engine's hashes, their last 64 bits; consecutive blocks of one prompt."""
+    parent_block_hash: int | None = None
+    """The hash of the block before the first; nothing at a prompt's start."""
+    token_ids: tuple[int, ...] = ()
+    """Of all blocks; empty where only a further tier is told."""
+    block_size: int
+    """Tokens a block holds."""
+    extra_keys: tuple[ExtraKeysOfBlock | None, ...] | None = None
+    """For each block; nothing where no block has any."""
+    tier: str = "gpu"
+    lora: str | None = None
+    """The adapter's name."""
+    group: int | None = None
+    """The engine's KV cache group."""
+    attention: str | None = None
+    """The group's kind; nothing is ``full_attention``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVRemoved:
+    """An engine's KV cache gave up one copy of each of these blocks."""
+
+    at: float
+    endpoint_id: str
+    rank: int = 0
+    block_hashes: tuple[int, ...]
+    tier: str = "gpu"
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVCleared:
+    """An engine's KV cache is empty, or what we know of it is no longer true."""
+
+    at: float
+    endpoint_id: str
+    rank: int = 0
+
+
+KVEvent = KVStored | KVRemoved | KVCleared
+
+FleetEvent = Joined | Left | Scraped | FirstToken | KVEvent

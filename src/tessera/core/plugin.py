@@ -8,7 +8,7 @@ loader must know. Discovery walks the plugin folders and the entry-point group
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -23,6 +23,7 @@ from tessera.core.types import (
     Finding,
     InferenceRequest,
     ModelProfile,
+    Note,
     Outcome,
     PricedRequest,
     Rng,
@@ -82,8 +83,10 @@ class GoDuration:
         }
 
 
-ACRONYMS = {"fps": "FPS", "ttft": "TTFT", "mb": "MB", "kv": "KV"}
+ACRONYMS = {"fps": "FPS", "ttft": "TTFT", "ttl": "TTL", "mb": "MB", "kv": "KV"}
 """Words that llm-d's keys write in capitals, where they are not the first."""
+IRREGULAR = {"eviction_ttl_seconds": "evictionTtlSeconds"}
+"""Keys of llm-d's that keep to no rule."""
 
 
 def camel(name: str) -> str:
@@ -93,7 +96,7 @@ def camel(name: str) -> str:
     ('maxNumOfEndpoints', 'sampleFPS', 'kvEventsConfig')
     """
     first, *rest = name.split("_")
-    return first + "".join(ACRONYMS.get(word, word.capitalize()) for word in rest)
+    return IRREGULAR.get(name) or first + "".join(ACRONYMS.get(word, word.capitalize()) for word in rest)
 
 
 STRICT: dict[str, Any] = {
@@ -131,6 +134,8 @@ class Plugin:
     optional_reads: ClassVar[FactTypes] = ()
     """Facts that it uses where their producer is configured."""
     aliases: ClassVar[tuple[str, ...]] = ()
+    names_as_engine: ClassVar[bool] = False
+    """Whether it compares items with what the engine itself says of them, by the engine's identifiers."""
     configurable: ClassVar[bool] = True
     """Whether YAML may declare it."""
 
@@ -151,6 +156,10 @@ class Plugin:
     def check(self) -> Iterator[tuple[str, str]]:
         """Problems that only the whole set of parameters shows: (parameter path, message)."""
         return iter(())
+
+    def cautions(self) -> Iterable[tuple[str, str]]:
+        """What works, but not as the parameters may suggest: (parameter path, message)."""
+        return ()
 
     def observe(self, event: FleetEvent) -> None:
         """Learn that the fleet changed."""
@@ -176,6 +185,12 @@ class Filter(Plugin):
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """An ordered sub-list of ``candidates``."""
         raise NotImplementedError
+
+    def explain(
+        self, request: PricedRequest, candidates: Sequence[Candidate], kept: Sequence[Candidate]
+    ) -> Note | None:
+        """Why ``keep`` kept these of them, where that is worth a sentence. A question: it changes nothing."""
+        return None
 
 
 class Scorer(Plugin):

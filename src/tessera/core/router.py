@@ -88,6 +88,7 @@ class Router:
         primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))
         guesses += [f"{each.reason}:{each.index}" for each in priced.items if each.reason]
         stages, rejection = self.scheduler.schedule(priced, candidates, rng)
+        guesses += dict.fromkeys(note.guess for stage in stages for note in stage.notes.values() if note.guess)
         if not candidates:
             of = f" of the {len(request.subset)} that the gateway allows" if request.subset is not None else ""
             rejection = Rejection(reason=DropReason.NO_ENDPOINTS, filter=None, message=f"the pool has no endpoint{of}")

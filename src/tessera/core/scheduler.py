@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
-from tessera.core.types import Candidate, Endpoint, PricedRequest, Rejection, Rng, Stage
+from tessera.core.types import Candidate, Endpoint, Note, PricedRequest, Rejection, Rng, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,20 @@ class Scheduler:
         position = dict(zip(map(id, candidates), range(len(candidates)), strict=True))
         filtered_by: list[str | None] = [None] * len(candidates)
         left = list(candidates)
+        notes: dict[str, Note] = {}
         rejection = None
         for each in profile.filters:
             kept = each.keep(request, left, rng)
+            if note := each.explain(request, left, kept):
+                notes[each.name] = note
             if len(kept) != len(left):
                 stay = {id(candidate) for candidate in kept}
                 for candidate in left:
                     if id(candidate) not in stay:
                         filtered_by[position[id(candidate)]] = each.name
             if left and not kept:
-                message = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
+                what = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
+                message = note.text if note else what
                 rejection = Rejection(reason=each.rejection, filter=each.name, message=message)
             left = kept
         columns, totals = _score(profile, request, left)
@@ -71,6 +75,7 @@ class Scheduler:
             winners=winners,
             runner_up=runner_up,
             fallbacks=fallbacks,
+            notes=notes,
         )
         return stage, rejection
 

@@ -5,7 +5,7 @@ a body or the text of a prompt: a text part keeps its length and its digests, a
 media part its identity, size and length.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -92,6 +92,14 @@ class ModelProfile:
 
     engine_model: str = ""
     """The engine's ``--model`` string."""
+    names_as_engine: bool = True
+    """Whether items get the engine's own identifiers where they can be had; else a hash of ours, at half the cost."""
+    mm_hasher_algorithm: str = "blake3"
+    """The engine's ``--mm-hasher-algorithm``: ``blake3``, ``sha256`` or ``sha512``."""
+    media_io_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The engine's ``--media-io-kwargs``, by modality."""
+    url_keys_ignored: frozenset[str] = frozenset()
+    """Keys of a link's query that do not tell one item from another."""
     dialects: frozenset[str] | None = None
     """Names of the dialects that are read; nothing: all that there are."""
     max_items: int = 1024
@@ -138,6 +146,17 @@ class PricedItem:
         return self.item.identifier
 
 
+@dataclass(frozen=True, slots=True)
+class ItemSpan:
+    """Where a media item's tokens lie among a prompt's token ids."""
+
+    index: int
+    """Position of the item among the request's items."""
+    offset: int
+    """Index of its first token."""
+    num_tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedRequest:
     """What the request weighs."""
@@ -149,6 +168,10 @@ class PricedRequest:
     """How well the text's tokens are known."""
     num_template_tokens: int = 0
     """The model's template constant."""
+    token_ids: Sequence[int] | None = field(default=None, repr=False)
+    """The prompt as the engine will see it, media expanded; nothing outside exact mode."""
+    spans: tuple[ItemSpan, ...] = ()
+    """Where the items lie in ``token_ids``, prompt order."""
 
     num_prompt_tokens: int = field(init=False)
     """Text, items, wrappers and the template constant, over all prompts."""
@@ -223,6 +246,16 @@ class Candidate:
         return self.facts.get((kind, producer))
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a filter says of its own part in a decision."""
+
+    text: str
+    """One sentence for the operator; where the filter left nobody, for the client too."""
+    guess: str | None = None
+    """The word for it among the Decision's guesses, where the filter had to guess."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One profile's run: the whole table and what was taken from it."""
@@ -243,6 +276,8 @@ class Stage:
     runner_up: Endpoint | None
     fallbacks: tuple[Endpoint, ...]
     """By total, behind the winners."""
+    notes: Mapping[str, Note] = field(default_factory=dict)
+    """By filter name: what it did and why, of those that say it."""
 
     @property
     def winner(self) -> Endpoint | None:

@@ -2,8 +2,8 @@
 
 import logging
 
-from tessera.core.errors import Rejected, RequestError, TesseraError
-from tessera.core.types import Decision, Ending
+from tessera.core.errors import DropReason, Rejected, RequestError, TesseraError
+from tessera.core.types import Decision, Ending, Rejection
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.handler import Ask, Command, ResponseBegan, ResponseStatus, Send, StreamHandler
 from tessera.live.service import RouterService
@@ -76,8 +76,7 @@ class Stream:
             request, self._opened_at, shows_body=self._handler.shows_response_body
         )
         if rejection := decision.rejection:
-            retry_after_s = RETRY_AFTER_S if rejection.reason.status == 429 else None
-            raise Rejected(rejection.reason, rejection.message, retry_after_s=retry_after_s)
+            raise _error_of(rejection)
         destinations = tuple(endpoint.id for endpoint in decision.destinations)
         return self._handler.decided(destinations, self._id, {}, self._service.clock())
 
@@ -92,3 +91,12 @@ class Stream:
         if isinstance(error, RequestError):
             self._service.metrics.refused(error.code)
         return [command.message for command in self._handler.refused(error) if isinstance(command, Send)]
+
+
+def _error_of(rejection: Rejection) -> RequestError | Rejected:
+    """What the client is told where nobody was chosen."""
+    reason = rejection.reason
+    if reason is DropReason.MEDIA_NOT_CACHED:
+        return RequestError(rejection.message, status=reason.status, code=reason.value)
+    retry_after_s = RETRY_AFTER_S if reason is DropReason.SATURATED else None
+    return Rejected(reason, rejection.message, retry_after_s=retry_after_s)

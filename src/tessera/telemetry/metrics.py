@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
+from tessera.telemetry.encoder_cache import EncoderCacheMetrics
 
 LATENCY_BUCKETS = (
     0.005,
@@ -109,6 +110,7 @@ class Metrics:
         self._decision_s = self._histogram(
             "llm_d_epp_scheduler_e2e_duration_seconds", "Pricing, matching and scheduling.", DECISION_BUCKETS, ()
         )
+        self._encoder_cache = EncoderCacheMetrics(self.registry, self._endpoint)
         self._add_own()
 
     def _add_own(self) -> None:
@@ -165,6 +167,7 @@ class Metrics:
         decision = outcome.decision
         if decision is None:
             return
+        self._encoder_cache.settled(outcome)
         labels = self._labels(decision)
         self._duration.labels(*labels).observe(max(0.0, outcome.finished_at - decision.request.at))
         if outcome.first_token_at is not None and outcome.first_token_source is not FirstTokenSource.PREDICTED:

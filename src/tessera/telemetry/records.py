@@ -92,6 +92,7 @@ def _stage_record(stage: Stage) -> dict[str, Any]:
         "winner": stage.winner.id if stage.winner else None,
         "runner_up": stage.runner_up.id if stage.runner_up else None,
         "fallbacks": [endpoint.id for endpoint in stage.fallbacks],
+        "notes": {name: note.text for name, note in stage.notes.items()},
     }
 
 
@@ -106,7 +107,9 @@ def _facts_record(candidate: Candidate) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 class DecisionLog:
