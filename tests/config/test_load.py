@@ -298,3 +298,9 @@ plugins: [{{type: random-picker}}, {{type: {parser}}}]
 requestHandler: {{parsers: [{{pluginRef: {parser}}}]}}
 """
     assert load_text(text).profile.dialects == dialects
+
+
+def test_what_a_plugin_says_of_all_its_parameters_is_placed_there(config):
+    loaded = load_data(config("precise-prefix-cache-producer"))
+    assert "plugins[0].parameters" in paths(loaded.warnings)
+    assert loaded.profile.names_as_engine

@@ -1,6 +1,6 @@
 """What does the file declare, and what is added to it, before it is put together?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,10 +155,15 @@ class Plan:
             self.problems += problems
             if isinstance(made.made, Plugin):
                 made.made.name = made.name
-                self.problems += [Problem(f"{path}.{where}", message) for where, message in made.made.check()]
-                self.warnings += [Problem(f"{path}.{where}", message) for where, message in made.made.cautions()]
+                self.problems += _placed(path, made.made.check())
+                self.warnings += _placed(path, made.made.cautions())
         except Exception as error:  # a plugin's own code, perhaps a stranger's
             self.problem(path, f"{made.type} cannot be made of these: {type(error).__name__}: {error}")
+
+
+def _placed(path: str, found: Iterable[tuple[str, str]]) -> list[Problem]:
+    """What a plugin said of its parameters, where they stand; no name means all of them."""
+    return [Problem(f"{path}.{where}" if where else path, message) for where, message in found]
 
 
 def type_named(type_name: str) -> PluginClass | None:

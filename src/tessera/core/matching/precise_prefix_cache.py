@@ -1,0 +1,252 @@
+"""How much of this prompt do the engines say that their KV caches hold?"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
+
+from tessera.core.facts import FleetEvent, Joined, KVCleared, KVEvent, KVRemoved, KVStored, Left, PrefixMatch, Scraped
+from tessera.core.matching.approx_prefix_cache import PREFILL_PROFILE, ApproxPrefixCacheProducer
+from tessera.core.matching.block_index import MAX_RANKS, BlockIndex
+from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, MediaSpan, block_key, extra_keys_of
+from tessera.core.matching.engine_keys import LORA_PATH, EngineKeys, KeyMode, adopted, can_verify, candidates
+from tessera.core.matching.kv_parameters import IndexerConfig, KVEventsConfig, TokenProcessorConfig
+from tessera.core.plugin import GoDuration, Producer, plugin
+from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
+
+MAX_BLOCK_SIZES: Final = 4
+"""Block sizes that one request's keys are computed for; endpoints with a further one match nothing."""
+_ROUNDING = 1e-9
+"""Weights such as 0.8 are no binary fractions: five of them are four blocks."""
+
+
+@dataclass(slots=True)
+class _Engines:
+    """What is known of the engines behind one endpoint."""
+
+    keys: dict[int, EngineKeys] = field(default_factory=dict)
+    """By data-parallel rank."""
+    block_size: int | None = None
+    process_start_at: float | None = None
+
+
+@plugin("precise-prefix-cache-producer")
+class PrecisePrefixCacheProducer(Producer):
+    """Match prompts against what the engines' KV events say that they hold.
+
+    A request's token ids become the block hashes that the engine will compute. For a
+    request without token ids the match is the approximate producer's, and says so
+    (``is_exact`` is false). A match is the longest run of blocks from the prompt's
+    start, each block at the weight of its best tier, and never the whole prompt,
+    because an engine computes its last token in any case.
+
+    Memory: ``indexerConfig.kvBlockIndexConfig.inMemoryConfig.size`` blocks of about 160
+    bytes; see ``engine_keys`` for engines whose hashes are not the ones that ``hashSeed``
+    leads to.
+    """
+
+    produces = PrefixMatch
+    names_as_engine: ClassVar[bool] = True
+
+    hash_seed: str = ""
+    """The engines' PYTHONHASHSEED; empty where they run without."""
+    token_processor_config: TokenProcessorConfig = TokenProcessorConfig()
+    """Until events tell more."""
+    indexer_config: IndexerConfig = IndexerConfig()
+    """Size and tiers of the index."""
+    kv_events_config: KVEventsConfig = KVEventsConfig()
+    """Where events come from."""
+    speculative_indexing: bool = False
+    """Whether the endpoint of a decision is expected to hold the prompt at once."""
+    speculative_ttl: Annotated[float, GoDuration()] = 2.0
+    """How long that is expected where no event confirms it."""
+
+    def __post_init__(self) -> None:
+        tiers = {each.name: each.weight for each in self.indexer_config.kv_cache_backend_configs}
+        size = self.indexer_config.kv_block_index_config.in_memory_config.size
+        self.index = BlockIndex(tiers=tiers, max_blocks=size)
+        self._candidates = candidates(self.hash_seed or self.token_processor_config.hash_seed)
+        # By value, and fast: until an engine is seen whose own hashes can be computed.
+        self._hasher = next(each for each in self._candidates if each.algorithm is HashAlgorithm.XXHASH_CBOR)
+        self._is_adopted = False
+        self._engines: dict[str, _Engines] = {}
+        self._approximate = ApproxPrefixCacheProducer()
+        self._last: tuple[PricedRequest, dict[int, tuple[int, ...]]] | None = None
+
+    def check(self) -> Iterator[tuple[str, str]]:
+        """An index outside this process is not there."""
+        if self.indexer_config.kv_block_index_config.redis_config is not None:
+            path = "indexerConfig.kvBlockIndexConfig.redisConfig"
+            yield path, "got an index in Redis, expected inMemoryConfig: each replica keeps its own"
+
+    def cautions(self) -> Iterable[tuple[str, str]]:
+        """Requests carry no token ids yet, and an address that engines would connect to is not there."""
+        yield "", "matches approximately for now: the router tokenises no prompt and follows no KV events yet"
+        if self.kv_events_config.zmq_endpoint:
+            yield "kvEventsConfig.zmqEndpoint", "nothing listens there: each endpoint is subscribed to at its own port"
+
+    def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[PrefixMatch]:
+        """Each endpoint's exact match; for a request without token ids the approximate one."""
+        if request.token_ids is None:
+            return self._approximate.match(request, endpoints)
+        return [self._match(request, endpoint.id) for endpoint in endpoints]
+
+    def record(self, decision: Decision) -> None:
+        """Expect the blocks where the prompt was sent, and remember it approximately, too."""
+        self._approximate.record(decision)
+        if not self.speculative_indexing or decision.priced.token_ids is None:
+            return
+        for stage in decision.stages:
+            if stage.winner is None or stage.profile not in {decision.primary, PREFILL_PROFILE}:
+                continue
+            if stage.winner.id in self._engines:
+                keys = self._keys(decision.priced, self._block_size(stage.winner.id))
+                until = decision.at + self.speculative_ttl
+                self.index.speculate(stage.winner.id, keys, at=decision.at, until=until)
+
+    def observe(self, event: FleetEvent) -> None:
+        """Follow the engines' caches, and endpoints that come, go and start anew."""
+        match event:
+            case KVStored() | KVRemoved() | KVCleared():
+                self._follow(event)
+                return
+            case Joined(endpoint=endpoint):
+                self._engines.setdefault(endpoint.id, _Engines())
+            case Left(endpoint=endpoint):
+                self._engines.pop(endpoint.id, None)
+                self.index.clear(endpoint.id)
+            case Scraped(endpoint_id=endpoint_id, process_start_at=start) if start is not None:
+                self._started(endpoint_id, start)
+        self._approximate.observe(event)
+
+    def settle(self, outcome: Outcome) -> Sequence[Finding]:
+        """Tell the approximate belief."""
+        return self._approximate.settle(outcome)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.__post_init__()
+
+    def key_modes(self) -> dict[tuple[str, int], KeyMode]:
+        """How each engine's hashes become keys, by endpoint id and rank."""
+        return {(name, rank): keys.mode for name, known in self._engines.items() for rank, keys in known.keys.items()}
+
+    def num_unkeyed(self) -> int:
+        """Blocks that engines stored and that got no key."""
+        return sum(keys.num_unkeyed for known in self._engines.values() for keys in known.keys.values())
+
+    @property
+    def hash_algorithm(self) -> HashAlgorithm | None:
+        """The algorithm that the engines were found to use; nothing before any was seen."""
+        return self._hasher.algorithm if self._is_adopted else None
+
+    def _match(self, request: PricedRequest, endpoint_id: str) -> PrefixMatch:
+        token_ids = request.token_ids or ()
+        block_size = self._block_size(endpoint_id)
+        num_usable = max(0, len(token_ids) - 1) // block_size
+        found = self.index.match(endpoint_id, self._keys(request, block_size)[:num_usable], request.request.at)
+        matched = int(found.weight + _ROUNDING) * block_size
+        media = sum(max(0, min(span.offset + span.num_tokens, matched) - span.offset) for span in request.spans)
+        return PrefixMatch(
+            num_matched_tokens=matched,
+            num_total_tokens=len(token_ids),
+            num_matched_text_tokens=matched - media,
+            num_matched_media_tokens=media,
+            is_exact=True,
+        )
+
+    def _keys(self, request: PricedRequest, block_size: int) -> tuple[int, ...]:
+        """The keys of all full blocks; those of the last request are kept, since it is matched and recorded."""
+        if self._last is None or self._last[0] is not request:
+            self._last = (request, {})
+        by_size = self._last[1]
+        if block_size not in by_size:
+            if len(by_size) >= MAX_BLOCK_SIZES:
+                return ()
+            by_size[block_size] = block_keys(request, block_size, self._hasher)
+        return by_size[block_size]
+
+    def _block_size(self, endpoint_id: str) -> int:
+        known = self._engines.get(endpoint_id)
+        return (known and known.block_size) or self.token_processor_config.block_size_tokens
+
+    def _follow(self, event: KVEvent) -> None:
+        known = self._engines.get(event.endpoint_id)
+        if known is None:
+            return
+        if isinstance(event, KVCleared):
+            known.keys.pop(event.rank, None)
+            self.index.clear(event.endpoint_id, event.rank)
+        elif isinstance(event, KVStored):
+            if (engine := self._engine(known, event)) is not None:
+                self._store(engine, event)
+        elif (engine := known.keys.get(event.rank)) is not None:
+            self._remove(engine, event)
+
+    def _store(self, engine: EngineKeys, event: KVStored) -> None:
+        self.index.store(event.endpoint_id, event.rank, engine.stored(event), event.tier)
+        if dropped := engine.take_dropped():
+            self.index.drop(event.endpoint_id, event.rank, dropped)
+
+    def _remove(self, engine: EngineKeys, event: KVRemoved) -> None:
+        if engine.is_foreign(event.group):
+            return
+        if engine.is_direct:
+            self.index.remove(event.endpoint_id, event.rank, event.block_hashes, event.tier)
+            return
+        for block_hash in event.block_hashes:
+            if (key := engine.key_of(block_hash)) is not None:
+                self.index.remove(event.endpoint_id, event.rank, (key,), event.tier)
+                if not self.index.holds(event.endpoint_id, event.rank, key):
+                    engine.forget(block_hash)
+
+    def _engine(self, known: _Engines, event: KVStored) -> EngineKeys | None:
+        """The engine that stored blocks; a new one where its blocks turn out to be larger than they seemed."""
+        engine = known.keys.get(event.rank)
+        is_new = engine is None or engine.mode is KeyMode.UNKNOWN
+        can_adopt = is_new and not self._is_adopted and can_verify(event)
+        if can_adopt and (hasher := adopted(event, self._candidates)) is not None:
+            self._adopt(hasher)
+            engine = None
+        if engine is None and len(known.keys) >= MAX_RANKS:
+            return None
+        if engine is None or engine.block_size < event.block_size:
+            self.index.clear(event.endpoint_id, event.rank)
+            engine = known.keys[event.rank] = EngineKeys(self._hasher, event.block_size)
+            known.block_size = event.block_size
+        return engine
+
+    def _adopt(self, hasher: BlockHasher) -> None:
+        """Compute keys as the engines do from here on; once, and what was chained otherwise before is forgotten."""
+        self._hasher, self._is_adopted, self._last = hasher, True, None
+        for endpoint_id, known in self._engines.items():
+            known.keys.clear()
+            self.index.clear(endpoint_id)
+
+    def _started(self, endpoint_id: str, start: float) -> None:
+        known = self._engines.get(endpoint_id)
+        if known is None:
+            return
+        if known.process_start_at not in {None, start}:
+            known.keys.clear()
+            self.index.clear(endpoint_id)
+        known.process_start_at = start
+
+
+def block_keys(request: PricedRequest, block_size: int, hasher: BlockHasher) -> tuple[int, ...]:
+    """The keys of a request's full blocks; none without token ids, or with ids that no engine takes."""
+    token_ids = request.token_ids
+    if token_ids is None:
+        return ()
+    spans = [MediaSpan(request.items[each.index].identifier, each.offset, each.num_tokens) for each in request.spans]
+    asked = request.request
+    extra_keys = extra_keys_of(
+        spans,
+        len(token_ids) // block_size,
+        block_size,
+        lora=(asked.lora, LORA_PATH) if asked.lora else None,
+        cache_salt=asked.cache_salt,
+    )
+    try:
+        return tuple(map(block_key, hasher.hashes(token_ids, block_size, extra_keys)))
+    except OverflowError:
+        return ()
