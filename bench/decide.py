@@ -1,4 +1,4 @@
-"""How long does a decision take, with every filter and scorer there is?
+"""How long does a decision take, by load alone and by load and affinity?
 
     python bench/decide.py [--write bench/results/decide.json]
 
@@ -48,7 +48,7 @@ FILTERS: tuple[dict[str, Any], ...] = (
     {"type": "concurrency-detector", "parameters": {"maxConcurrency": 1000}},
 )
 """Their limits leave everybody in, so that the scorers see the whole fleet."""
-SCORERS = (
+BY_LOAD = (
     "token-load-scorer",
     "active-request-scorer",
     "queue-scorer",
@@ -56,6 +56,16 @@ SCORERS = (
     "kv-cache-utilization-scorer",
     "load-aware-scorer",
 )
+BY_LOAD_AND_AFFINITY = (
+    *BY_LOAD,
+    "prefix-cache-scorer",
+    "mm-embeddings-cache-scorer",
+    "no-hit-lru-scorer",
+    "lora-affinity-scorer",
+    "session-affinity-scorer",
+)
+"""Every request asks the same, so every endpoint that had it before matches, and prefix chains are walked whole."""
+SCORERS = {"load": BY_LOAD, "load and affinity": BY_LOAD_AND_AFFINITY}
 NUM_IN_FLIGHT = 300
 NUM_BEFORE_FIRST_TOKEN = 100
 NUM_KEPT = 1000
@@ -65,8 +75,8 @@ AT = 10.0
 TARGET_MS, TARGET_FLEET = 0.5, 64
 
 
-def make_router() -> Router:
-    plugins = [*FILTERS, *({"type": name} for name in SCORERS), {"type": "max-score-picker"}]
+def make_router(scorers: tuple[str, ...]) -> Router:
+    plugins = [*FILTERS, *({"type": name} for name in scorers), {"type": "max-score-picker"}]
     profile = {"name": "default", "plugins": [{"pluginRef": each["type"]} for each in plugins]}
     head = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig"}
     return load_data(head | {"plugins": plugins, "schedulingProfiles": [profile]}).router
@@ -101,9 +111,9 @@ def make_views(num_endpoints: int) -> list[FleetView]:
     return [FleetView(tuple(EndpointState(each, load()) for each in endpoints)) for _ in range(NUM_VIEWS)]
 
 
-def one_round(num_endpoints: int, num_decisions: int) -> dict[str, float]:
+def one_round(scorers: tuple[str, ...], num_endpoints: int, num_decisions: int) -> dict[str, float]:
     """Median and p99 of the CPU time of one decision, microseconds."""
-    router, request, views = make_router(), make_request(), make_views(num_endpoints)
+    router, request, views = make_router(scorers), make_request(), make_views(num_endpoints)
     in_flight: deque[str] = deque()
     kept: deque[Decision] = deque(maxlen=NUM_KEPT)
     times_us = []
@@ -129,16 +139,18 @@ def one_round(num_endpoints: int, num_decisions: int) -> dict[str, float]:
     }
 
 
-def measure(num_rounds: int, num_decisions: int) -> dict[str, Any]:
-    """By number of endpoints: the medians over the rounds, and every round."""
-    rounds: dict[int, list[dict[str, float]]] = {size: [] for size in FLEETS}
+def measure(num_rounds: int, num_decisions: int) -> dict[str, dict[str, Any]]:
+    """By scorers and number of endpoints: the medians over the rounds, and every round."""
+    runs = [(name, size) for name in SCORERS for size in FLEETS]
+    rounds: dict[tuple[str, int], list[dict[str, float]]] = {run: [] for run in runs}
     for _ in range(num_rounds):
-        for size, figures in rounds.items():
-            figures.append(one_round(size, num_decisions))
-    return {
-        str(size): {key: statistics.median(each[key] for each in figures) for key in figures[0]} | {"rounds": figures}
-        for size, figures in rounds.items()
-    }
+        for (name, size), figures in rounds.items():
+            figures.append(one_round(SCORERS[name], size, num_decisions))
+    result: dict[str, dict[str, Any]] = {name: {} for name in SCORERS}
+    for (name, size), figures in rounds.items():
+        medians = {key: statistics.median(each[key] for each in figures) for key in figures[0]}
+        result[name][str(size)] = medians | {"rounds": figures}
+    return result
 
 
 def main() -> None:
@@ -148,7 +160,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     keep_large_blocks()
-    fleets = measure(args.num_rounds, args.num_decisions)
+    measured = measure(args.num_rounds, args.num_decisions)
     result = {
         "command": "python " + " ".join(["bench/decide.py", *sys.argv[1:]]),
         "question": f"CPU of one decision; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints",
@@ -159,8 +171,10 @@ def main() -> None:
         "num_items": 3,
         "num_decisions": args.num_decisions,
         "num_in_flight": NUM_IN_FLIGHT,
-        "by_num_endpoints": fleets,
-        "meets_target": fleets[str(TARGET_FLEET)]["median_us"] < 1000 * TARGET_MS,
+        "by_scorers_and_num_endpoints": measured,
+        "meets_target": {
+            name: fleets[str(TARGET_FLEET)]["median_us"] < 1000 * TARGET_MS for name, fleets in measured.items()
+        },
     }
     text = json.dumps(result, indent=2) + "\n"
     print(text)

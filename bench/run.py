@@ -39,8 +39,9 @@ class Bench:
 
 
 def _decide(result: Result) -> str:
-    figures = result["by_num_endpoints"]["64"]
-    return f"{figures['median_us']:.0f} us a decision at 64 endpoints, p99 {figures['p99_us']:.0f}"
+    measured = result["by_scorers_and_num_endpoints"].items()
+    medians = ", ".join(f"by {name} {fleets['64']['median_us']:.0f}" for name, fleets in measured)
+    return f"us a decision at 64 endpoints: {medians}"
 
 
 def _read(result: Result) -> str:
