@@ -10,19 +10,14 @@ stored for one removed, each event as vLLM publishes it, in direct mode and chai
 Thread CPU time; medians over rounds that take turns.
 """
 
-import argparse
-import json
-import os
-import platform
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from report import arguments, as_text, headed, keep
 from tessera.core.facts import Joined, KVRemoved, KVStored
 from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, MediaSpan, block_key, extra_keys_of
 from tessera.core.matching.kv_wire import decode_batch, encode_batch
@@ -175,20 +170,16 @@ def medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--num-rounds", type=int, default=5)
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     endpoint = Endpoint(address="10.0.0.1", port=8000)
     payloads = make_payloads(endpoint.id)
     rounds = [{"keys": keys(), "match": match(), "events": ingest(payloads, endpoint)} for _ in range(args.num_rounds)]
     figures = medians(rounds)
     result = {
-        "command": "python " + " ".join(["bench/blocks.py", *sys.argv[1:]]),
-        "question": "CPU of exact matching from token ids",
+        **headed("CPU of exact matching from token ids"),
         "targets": TARGETS,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
         "block_size": BLOCK_SIZE,
         "num_endpoints": NUM_ENDPOINTS,
         **figures,
@@ -199,10 +190,8 @@ def main() -> None:
         and all(each < TARGETS["match_ms"] for each in figures["match"].values())
         and all(each > TARGETS["events_per_s"] for each in figures["events"].values()),
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

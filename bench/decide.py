@@ -10,21 +10,16 @@ sizes take turns over several rounds, because a shared machine is slower for sec
 a time; reported are the medians over the rounds.
 """
 
-import argparse
 import functools
-import json
-import os
-import platform
 import random
 import statistics
-import sys
 import time
 from collections import deque
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bodies import PICTURES, all_bodies
+from report import arguments, as_text, headed, keep
 from tessera.config.load import load_data
 from tessera.core.facts import EndpointState, FirstToken, FleetView, Load
 from tessera.core.rng import SeededRng
@@ -154,18 +149,14 @@ def measure(num_rounds: int, num_decisions: int) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--num-rounds", type=int, default=5)
     parser.add_argument("--num-decisions", type=int, default=2000, help="decisions a round, for each size")
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     keep_large_blocks()
     measured = measure(args.num_rounds, args.num_decisions)
     result = {
-        "command": "python " + " ".join(["bench/decide.py", *sys.argv[1:]]),
-        "question": f"CPU of one decision; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed(f"CPU of one decision; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints"),
         "filters": [each["type"] for each in FILTERS],
         "scorers": SCORERS,
         "num_items": 3,
@@ -176,10 +167,8 @@ def main() -> None:
             name: fleets[str(TARGET_FLEET)]["median_us"] < 1000 * TARGET_MS for name, fleets in measured.items()
         },
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

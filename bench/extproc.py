@@ -17,8 +17,6 @@ import argparse
 import contextlib
 import json
 import multiprocessing
-import os
-import platform
 import re
 import signal
 import statistics
@@ -34,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from bodies import LONG, PICTURES, SHORT, all_bodies
+from report import arguments, headed, keep
 from traffic import Done, Job, play_clients, play_endpoints
 
 CELLS = ((SHORT, 1), (SHORT, 16), (LONG, 1), (LONG, 16), (PICTURES, 1), (PICTURES, 8))
@@ -223,26 +222,21 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--num-windows", type=int, default=3)
     parser.add_argument("--window-s", type=float, default=2.0)
     parser.add_argument("--warm-up-s", type=float, default=0.5)
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     figures = run(args)
     result = {
-        "command": "python " + " ".join(["bench/extproc.py", *sys.argv[1:]]),
-        "question": "CPU of Envoy and of Tessera for one request, by body, clients and body mode",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed("CPU of Envoy and of Tessera for one request, by body, clients and body mode"),
         "num_endpoints": NUM_ENDPOINTS,
         **figures,
     }
     print(table(result["cells"]))
     for mode, each in result["idle"].items():
         print(f"idle, {mode}: Envoy {each['envoy_ms_per_s']:.1f} ms/s, Tessera {each['picker_ms_per_s']:.1f} ms/s")
-    if args.write:
-        args.write.write_text(json.dumps(result, indent=2) + "\n")
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

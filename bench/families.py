@@ -6,14 +6,11 @@ Each family with its published settings over seven sizes of picture, a clip of t
 seconds and a sound of ten seconds; the best of fifteen runs of a few hundred calls.
 """
 
-import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from report import arguments, as_text, headed, keep
 from tessera.config.check import TYPICAL_SIZES
 from tessera.config.discover import discover
 from tessera.core.family import AudioInfo, Count, Family, VideoInfo
@@ -49,21 +46,16 @@ def costs(family: Family) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", type=Path)
+    parser = arguments(__doc__)
     args = parser.parse_args()
     discover()
     families = {cls.type: cls for cls in registered(Family).values()}
     result: dict[str, Any] = {
-        "command": "python bench/families.py --write bench/results/families.json",
-        "question": "CPU of one rule",
-        "python": platform.python_version(),
+        **headed("CPU of one rule"),
         "families": {name: costs(cls()) for name, cls in sorted(families.items())},
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,10 @@ thread's CPU time. Hostile pictures are those of tests/core/media; the target is
 for each header, and what Pillow reads for us is measured as it runs in a thread.
 """
 
-import argparse
 import io
 import json
-import os
-import platform
 import runpy
 import statistics
-import sys
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -25,6 +21,7 @@ from typing import Any
 
 from PIL import Image
 
+from report import arguments, as_text, headed, keep
 from tessera.core.draft import DraftMedia
 from tessera.core.media import pillow
 from tessera.core.media.probe import FORMATS, SNIFF_BYTES, probe
@@ -121,29 +118,23 @@ def by_format(samples: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--num-rounds", type=int, default=200)
     parser.add_argument("--num-hostile-rounds", type=int, default=15)
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     samples = sample_figures(args.num_rounds)
     hostile = hostile_figures(args.num_hostile_rounds)
     slowest = max(hostile, key=lambda name: hostile[name]["header_us"])
     result = {
-        "command": "python " + " ".join(["bench/media.py", *sys.argv[1:]]),
-        "question": f"CPU of a look at a picture's headers; target: under {TARGET_MS} ms for any hostile picture",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed(f"CPU of a look at a picture's headers; target: under {TARGET_MS} ms for any hostile picture"),
         "slowest_hostile": {"name": slowest, "header_ms": round(hostile[slowest]["header_us"] / 1000, 2)},
         "num_hostile_over_target": sum(each["header_us"] > TARGET_MS * 1000 for each in hostile.values()),
         "by_format": by_format(samples),
         "hostile": hostile,
         "samples": samples,
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ growth of Tessera's resident memory from idle to its peak (VmHWM of /proc/PID/st
 beside the most bytes of bodies that were in flight. Linux only.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
 import multiprocessing
-import platform
 import re
 import tempfile
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 from bodies import PICTURE_8_MB, all_bodies
 from extproc import NUM_ENDPOINTS, playing, serve_command, serving
+from report import arguments, as_text, headed, keep
 from traffic import play_endpoints
 
 NUM_CLIENTS = 300
@@ -82,19 +81,14 @@ def run() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", type=Path)
+    parser = arguments(__doc__)
     args = parser.parse_args()
     result = {
-        "command": "python bench/memory.py --write bench/results/memory.json",
-        "question": "resident memory beyond idle, over the bytes of all bodies sent at once; target: 1.2 at most",
-        "python": platform.python_version(),
+        **headed("resident memory beyond idle, over the bytes of all bodies sent at once; target: 1.2 at most"),
         **run(),
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

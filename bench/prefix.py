@@ -10,20 +10,15 @@ the thread's CPU time. Then what an entry weighs, with full shelves of other pro
 and how long it takes to forget such an endpoint.
 """
 
-import argparse
-import json
-import os
-import platform
 import random
 import statistics
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from report import arguments, as_text, headed, keep
 from tessera.core.facts import Joined, Left, Load, PrefixMatch
 from tessera.core.matching.approx_prefix_cache import ApproxPrefixCacheProducer
 from tessera.core.matching.atoms import chains
@@ -188,25 +183,19 @@ def churn() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", type=Path)
+    parser = arguments(__doc__)
     args = parser.parse_args()
     by_prompt = {name: measure(name, asked) for name, asked in prompts().items()}
     result = {
-        "command": "python " + " ".join(["bench/prefix.py", *sys.argv[1:]]),
-        "question": f"atoms and match of {MULTIMODAL}; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed(f"atoms and match of {MULTIMODAL}; target: under {TARGET_MS} ms at {TARGET_FLEET} endpoints"),
         "by_prompt": by_prompt,
         "memory": memory(),
         "join_and_leave_us": churn(),
     }
     figures = by_prompt[MULTIMODAL]["atoms_and_match_by_num_endpoints"][str(TARGET_FLEET)]
     result["meets_target"] = max(figures.values()) < 1000 * TARGET_MS
-    text_of_it = json.dumps(result, indent=2) + "\n"
-    print(text_of_it)
-    if args.write:
-        args.write.write_text(text_of_it)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,15 @@ only decodes the JSON. Medians of the thread's CPU time; the allocator is set as
 ``tessera serve`` sets it.
 """
 
-import argparse
-import json
-import os
-import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bodies import all_bodies
+from report import arguments, as_text, headed, keep
 from tessera.core.dialects.chat import ChatBody, ChatDialect
 from tessera.core.draft import DraftMedia, DraftText
 from tessera.core.media.colour import ColourMode
@@ -88,8 +83,7 @@ def measure(body: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", type=Path)
+    parser = arguments(__doc__)
     args = parser.parse_args()
     bodies = all_bodies()
     for name, body in bodies.items():
@@ -98,16 +92,11 @@ def main() -> None:
         assert all(item.width and item.is_identity_exact for item in items), f"a picture of {name!r} was not understood"
     keep_large_blocks()
     result = {
-        "command": "python " + " ".join(["bench/read.py", *sys.argv[1:]]),
-        "question": "CPU to read a body",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed("CPU to read a body"),
         "by_body": {name: measure(body) for name, body in bodies.items()},
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":

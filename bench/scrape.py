@@ -10,12 +10,8 @@ prometheus_client, one endpoint's at a time so that the figure is a cost per pol
 
 import argparse
 import asyncio
-import json
 import multiprocessing
-import os
-import platform
 import statistics
-import sys
 import time
 import timeit
 from collections.abc import Callable
@@ -27,6 +23,7 @@ import aiohttp
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
+from report import arguments, as_text, headed, keep
 from tessera.core.facts import FleetEvent
 from tessera.core.types import Endpoint
 from tessera.live.metrics_page import ENGINES, read_page
@@ -141,14 +138,13 @@ def measure(args: argparse.Namespace, ports: list[int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--num-endpoints", type=int, default=100)
     parser.add_argument("--interval-s", type=float, default=0.05)
     parser.add_argument("--num-windows", type=int, default=5)
     parser.add_argument("--window-s", type=float, default=3.0)
     parser.add_argument("--warm-up-s", type=float, default=1.0)
     parser.add_argument("--num-compared", type=int, default=50, help="polls a window with aiohttp")
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     here, there = multiprocessing.Pipe()
     endpoints = multiprocessing.Process(target=play_endpoints, args=(args.num_endpoints, there), daemon=True)
@@ -159,19 +155,14 @@ def main() -> None:
         endpoints.kill()
         endpoints.join()
     result = {
-        "command": "python " + " ".join(["bench/scrape.py", *sys.argv[1:]]),
-        "question": "CPU to scrape 100 endpoints every 50 ms, 56 KB pages; target: under half a core",
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        **headed("CPU to scrape 100 endpoints every 50 ms, 56 KB pages; target: under half a core"),
         "page_bytes": PAGE.stat().st_size,
         "num_endpoints": args.num_endpoints,
         "interval_s": args.interval_s,
         **figures,
     }
-    text = json.dumps(result, indent=2) + "\n"
-    print(text)
-    if args.write:
-        args.write.write_text(text)
+    print(as_text(result))
+    keep(result, args.write)
 
 
 if __name__ == "__main__":
