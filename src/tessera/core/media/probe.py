@@ -5,6 +5,7 @@ with ``NAME``, ``matches`` and ``size``, ``clip`` or ``sound``.
 The first bytes decide; what the client or a MIME type claims is never believed.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from tessera.core.draft import DraftMedia
@@ -216,9 +217,9 @@ def _seen(media: DraftMedia, window: Window, *, uses_pillow: bool, wants_mode: b
         case Modality.IMAGE:
             return _picture(window, first_bytes, uses_pillow=uses_pillow, wants_mode=wants_mode)
         case Modality.VIDEO:
-            return _clip(window, first_bytes)
+            return _timed(window, first_bytes, ((each, each.clip) for each in VIDEO_FORMATS))
         case Modality.AUDIO:
-            return _sound(window, first_bytes)
+            return _timed(window, first_bytes, ((each, each.sound) for each in AUDIO_FORMATS))
 
 
 def _picture(window: Window, first_bytes: bytes, *, uses_pillow: bool, wants_mode: bool) -> Look:
@@ -246,22 +247,14 @@ def _mode(window: Window, known: Format) -> ColourMode | None:
         return None
 
 
-def _clip(window: Window, first_bytes: bytes) -> Look:
-    for known in VIDEO_FORMATS:
+def _timed(
+    window: Window, first_bytes: bytes, formats: Iterable[tuple[Known, Callable[[Window], Clip | Sound]]]
+) -> Look:
+    """A look at a clip or a sound: ``formats`` are asked in their order, each with what reads it."""
+    for known, read in formats:
         if known.matches(first_bytes):
             try:
-                found = known.clip(window)
-            except Unsized as gave_up:
-                return Look(_named(known, gave_up.reason), reason=gave_up.reason)
-            return Look(known.NAME, found, found.reason)
-    return Look(reason=Reason.UNKNOWN_FORMAT)
-
-
-def _sound(window: Window, first_bytes: bytes) -> Look:
-    for known in AUDIO_FORMATS:
-        if known.matches(first_bytes):
-            try:
-                found = known.sound(window)
+                found = read(window)
             except Unsized as gave_up:
                 return Look(_named(known, gave_up.reason), reason=gave_up.reason)
             return Look(known.NAME, found, found.reason)
