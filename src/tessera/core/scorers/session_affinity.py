@@ -1,14 +1,14 @@
 """Which endpoint does this session belong to?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from tessera.core.matching.sessions import EncodedEndpointHeader, SessionIds, Sessions, Strategy
+from tessera.core.matching.session_plugin import SessionPlugin
 from tessera.core.plugin import Scorer, plugin
-from tessera.core.types import Candidate, Decision, PricedRequest
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("session-affinity-scorer")
-class SessionAffinityScorer(Scorer):
+class SessionAffinityScorer(SessionPlugin, Scorer):
     """1 for the endpoint that a session is bound to, else 0.
 
     With ``session_id`` the id comes from a header or the body, and what was chosen for
@@ -16,29 +16,7 @@ class SessionAffinityScorer(Scorer):
     endpoint, by a token in a header. Memory: 65,536 sessions.
     """
 
-    strategy: Strategy = "encoded_endpoint_header"
-    """How a session's endpoint is known."""
-    encoded_endpoint_header_config: EncodedEndpointHeader = EncodedEndpointHeader()
-    """Of ``encoded_endpoint_header``."""
-    session_id_config: SessionIds = SessionIds()
-    """Of ``session_id``."""
-    profile_name: str = ""
-    """The profile whose choice a session is bound to; empty: the one that faces the client."""
-
-    def __post_init__(self) -> None:
-        self._sessions = Sessions(
-            self.strategy, self.encoded_endpoint_header_config, self.session_id_config, self.profile_name
-        )
-
-    def cautions(self) -> Iterator[tuple[str, str]]:
-        """What of the parameters has no effect."""
-        return self._sessions.cautions()
-
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate; 0 everywhere for a request without session."""
         home = self._sessions.home(request.request, candidates)
         return [float(each is home) for each in candidates]
-
-    def record(self, decision: Decision) -> None:
-        """Remember the session's endpoint."""
-        self._sessions.record(decision)

@@ -1,0 +1,35 @@
+"""How does a plugin that keeps sessions together know them? The parameters and the memory of filter and scorer."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from tessera.core.matching.sessions import EncodedEndpointHeader, SessionIds, Sessions, Strategy
+from tessera.core.plugin import Plugin
+from tessera.core.types import Decision
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class SessionPlugin(Plugin):
+    """A plugin with ``_sessions``, made of its parameters and told of decisions."""
+
+    strategy: Strategy = "encoded_endpoint_header"
+    """How a session's endpoint is known."""
+    encoded_endpoint_header_config: EncodedEndpointHeader = EncodedEndpointHeader()  # noqa: RUF009 - frozen
+    """Of ``encoded_endpoint_header``."""
+    session_id_config: SessionIds = SessionIds()  # noqa: RUF009 - frozen
+    """Of ``session_id``."""
+    profile_name: str = ""
+    """The profile whose choice a session is bound to; empty: the one that faces the client."""
+
+    def __post_init__(self) -> None:
+        self._sessions = Sessions(
+            self.strategy, self.encoded_endpoint_header_config, self.session_id_config, self.profile_name
+        )
+
+    def cautions(self) -> Iterator[tuple[str, str]]:
+        """What of the parameters has no effect."""
+        return self._sessions.cautions()
+
+    def record(self, decision: Decision) -> None:
+        """Remember the session's endpoint."""
+        self._sessions.record(decision)
