@@ -300,7 +300,9 @@ requestHandler: {{parsers: [{{pluginRef: {parser}}}]}}
     assert load_text(text).profile.dialects == dialects
 
 
-def test_what_a_plugin_says_of_all_its_parameters_is_placed_there(config):
+def test_precise_matching_without_a_tokenizer_is_told_to_be_approximate(config):
     loaded = load_data(config("precise-prefix-cache-producer"))
-    assert "plugins[0].parameters" in paths(loaded.warnings)
+    (told,) = [each for each in loaded.warnings if each.path.endswith("tokenizer")]
+    assert "requests carry no token ids" in told.message
+    assert loaded.router.renderer is None
     assert loaded.profile.names_as_engine

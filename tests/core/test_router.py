@@ -9,6 +9,7 @@ from tessera.core.facts import EndpointState, FirstToken, FleetView, InFlightLoa
 from tessera.core.filters.concurrency_detector import ConcurrencyDetector
 from tessera.core.filters.decode import DecodeFilter
 from tessera.core.parts import TextPart
+from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.scorers.queue import QueueScorer
@@ -201,5 +202,5 @@ class TestMemory:
 
 
 def test_tokenising_says_why_there_are_no_ids(build):
-    _, draft = Router.read(b"", {}, ModelProfile(), request_id="r", at=0.0, wall_at=0.0)
-    assert Router.tokenise(draft, None) == "no-tokenizer"
+    request, draft = Router.read(b"", {}, ModelProfile(), request_id="r", at=0.0, wall_at=0.0)
+    assert build.router().tokenise(request, draft, None) == PromptTokens(reason="no-renderer")

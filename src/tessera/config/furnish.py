@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tessera.config.blocks import decode
-from tessera.config.model_folder import read_model_files, read_tokenizer
+from tessera.config.exact_mode import renderer_of, tokenizer_of
+from tessera.config.model_folder import read_model_files
 from tessera.config.plan import Plan
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.parts import Modality
@@ -17,18 +18,22 @@ from tessera.core.plugin import camel
 from tessera.core.pricing.served_model import family_chosen, overrides_of
 from tessera.core.pricing.token import TokenProducer
 from tessera.core.router import Router
-from tessera.core.tokenizer import TextCounter
 from tessera.core.types import ModelProfile
 
+NO_TOKENIZER = (
+    "absent: requests carry no token ids, and precise matching is approximate; "
+    "write {path: DIR}, the folder of the served model's tokenizer and chat template"
+)
 
-def furnish(plan: Plan, router: Router, profile: ModelProfile, folder: Path) -> ModelProfile:
-    """Read what the pricer names, relative to ``folder``; the profile with what reading needs of it.
+
+def furnish(plan: Plan, router: Router, profile: ModelProfile, folder: Path) -> tuple[Router, ModelProfile]:
+    """Read what the pricer names, relative to ``folder``; the router and the profile with what they need of it.
 
     What is wrong becomes a problem of the plan; a file that is missing, a warning.
     """
     pricer = router.pricer
     if not isinstance(pricer, TokenProducer):
-        return profile
+        return router, profile
     place = plan.declared[pricer.name].path if pricer.name in plan.declared else "token-producer"
     choice = pricer.estimate.model if pricer.estimate else None
     compares = any(each.names_as_engine for each in (*router.producers, *router.memories))
@@ -42,14 +47,15 @@ def furnish(plan: Plan, router: Router, profile: ModelProfile, folder: Path) -> 
             media_io_kwargs=choice.get("mediaIoKwargs") or {},
         )
     if pricer.tokenizer is not None:
-        path = f"{place}.parameters.tokenizer.path"
-        try:
-            profile = replace(profile, tokenizer=TextCounter(read_tokenizer(folder / pricer.tokenizer.path)))
-        except ConfigError as error:
-            plan.problems += [Problem(path, each.message) for each in error.problems]
-        except ValueError as error:
-            plan.problem(path, str(error))
-    return profile
+        path = f"{place}.parameters.tokenizer"
+        tokenizer = tokenizer_of(plan, pricer.tokenizer, folder, path)
+        profile = replace(profile, tokenizer=tokenizer)
+        if tokenizer is not None and compares:
+            router = replace(router, renderer=renderer_of(plan, pricer, pricer.tokenizer, tokenizer, folder, path))
+            profile = replace(profile, renders_prompts=router.renderer is not None)
+    elif compares:
+        plan.warn(f"{place}.parameters.tokenizer", NO_TOKENIZER)
+    return router, profile
 
 
 def _served_model(plan: Plan, pricer: TokenProducer, choice: Mapping[str, Any], folder: Path, path: str) -> None:

@@ -101,7 +101,7 @@ def _load(data: dict[str, Any], warnings: list[Problem], folder: Path) -> tuple[
     if plan.problems:
         raise ConfigError(_sorted(plan.problems))
     router = assemble.make_router(plan)
-    profile = furnish(plan, router, ModelProfile(dialects=_dialects(plan)), folder)
+    router, profile = furnish(plan, router, ModelProfile(dialects=_dialects(plan)), folder)
     if plan.problems:
         raise ConfigError(_sorted(plan.problems))
     for each in assemble.unused(plan):

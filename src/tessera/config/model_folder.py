@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,79 @@ def read_tokenizer(path: Path) -> bytes:
     """
     file = path / TOKENIZER if path.is_dir() else path
     return _read(file, MAX_TOKENIZER_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFiles:
+    """The chat templates of a model folder, and the tokenizer's special tokens."""
+
+    plain: str | None
+    """For conversations without tools: the processor's."""
+    with_tools: str | None
+    """For conversations with tools: the tokenizer's."""
+    special_tokens: Mapping[str, str]
+
+
+def read_templates(folder: Path) -> TemplateFiles:
+    """The chat templates that the engine takes from a model's folder.
+
+    Without tools vLLM asks the processor first, which is ``chat_template`` in
+    processor_config.json, chat_template.json, then chat_template.jinja; then, as with
+    tools, the tokenizer: chat_template.jinja, then ``chat_template`` in
+    tokenizer_config.json, one or several by name.
+    Source: vLLM 0.32, ``renderers/hf.py``; transformers 5.19.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    tokenizer = _read_json_if_there(folder / "tokenizer_config.json")
+    shared = folder / "chat_template.jinja"
+    jinja = read_template(shared) if shared.is_file() else None
+    processor = _text(_read_json_if_there(folder / _NAMES["processor"]).get("chat_template"))
+    processor = processor or _text(_read_json_if_there(folder / "chat_template.json").get("chat_template")) or jinja
+    named = tokenizer.get("chat_template")
+    if jinja is not None:
+        named = jinja
+    several = (
+        {each.get("name"): each.get("template") for each in named if isinstance(each, dict)}
+        if isinstance(named, list)
+        else {}
+    )
+    default = _text(named) or _text(several.get("default"))
+    has_processor = any((folder / _NAMES[key]).is_file() for key in ("preprocessor", "processor"))
+    special = {key: _special(tokenizer.get(key)) for key in _SPECIAL_TOKENS}
+    return TemplateFiles(
+        plain=(processor if has_processor else None) or default,
+        with_tools=_text(several.get("tool_use")) or default,
+        special_tokens={key: token for key, token in special.items() if token is not None},
+    )
+
+
+def read_template(path: Path) -> str:
+    """The text of a chat template's file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return _read(path, MAX_JSON_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError([Problem("", f"{path} is not UTF-8: {error.reason} at byte {error.start}")]) from None
+
+
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def _special(token: Any) -> str | None:
+    return _text(token.get("content")) if isinstance(token, dict) else _text(token)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _read_json_if_there(path: Path) -> Mapping[str, Any]:
+    return _read_json(path) if path.is_file() else {}
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:

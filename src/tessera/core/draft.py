@@ -44,9 +44,27 @@ class DraftMedia:
     """Whether the content is a tensor that stands in for the encoder's output: it has no format and no size."""
     num_tokens_declared: int | None = None
     """Prompt positions that the client says the item takes, at most the prompt's length."""
+    placeholder_ids: list[int] = field(default_factory=list)
+    """The token ids at these positions, where the client sent ids."""
 
 
 DraftPart = DraftText | DraftTokens | DraftMedia
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftChat:
+    """What a chat template asks of a chat completion, as it stands in the body."""
+
+    messages: list[Any]
+    tools: bytes = b""
+    """The raw JSON; empty for none."""
+    documents: Any = None
+    chat_template: Any = None
+    """Never rendered."""
+    chat_template_kwargs: Any = None
+    add_generation_prompt: Any = None
+    continue_final_message: Any = None
+    reasoning_effort: Any = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,3 +82,9 @@ class Draft:
     mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
     media_io_kwargs: Mapping[str, Any] = field(default_factory=dict)
     guesses: list[str] = field(default_factory=list)
+    chat: DraftChat | None = None
+    """What the prompt is rendered from, where it is a conversation."""
+    adds_special_tokens: bool = False
+    """Whether the engine puts the tokenizer's special tokens around the prompt's text."""
+    unrendered: str | None = "dialect"
+    """Why token ids cannot be told from the body, a word of ``rendering.unrendered.Reason``; nothing: they may be."""

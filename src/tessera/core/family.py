@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tessera.core.parts import Modality
 from tessera.core.plugin import Plugin
 
 EMPTY: Mapping[str, Any] = {}
@@ -20,6 +21,16 @@ class Count:
     """Encoder output rows."""
     num_wrapper_tokens: int = 0
     """Markers that the chat template puts around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """How a model's prompt holds an item: one token, which the engine repeats for each token of the item."""
+
+    token: str
+    """The repeated token."""
+    text: str
+    """What the engine writes for an item where the chat template does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,8 @@ class Family(Plugin):
     """Whether the rule depends on the processor's files; if not, config.json says it all."""
     model_names: ClassVar[tuple[str, ...]] = ()
     """Parts of a served model's name, in lower case, from which the family is guessed; the longest that fits wins."""
+    placeholders: ClassVar[Mapping[Modality, Placeholder]] = {}
+    """Of the modalities whose items are one token repeated ``num_tokens`` times and nothing else."""
 
     @classmethod
     def parameters(cls) -> frozenset[str]:

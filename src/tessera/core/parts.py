@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 
 class Modality(StrEnum):
@@ -63,6 +64,13 @@ class MediaItem:
     """Prompt positions that a client which sends token ids says the item takes; never more than the ids it sent."""
     reason: str | None = None
     """Why the size is not known, where it is not."""
+
+
+class TextTokens(Protocol):
+    """Counts the tokens of a text; thread-safe."""
+
+    def count(self, text: str) -> int | None:
+        """Tokens of ``text``; nothing where they cannot be counted."""
 
 
 Part = TextPart | TokenPart | MediaItem

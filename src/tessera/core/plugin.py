@@ -8,7 +8,7 @@ loader must know. Discovery walks the plugin folders and the entry-point group
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -25,6 +25,7 @@ from tessera.core.types import (
     ModelProfile,
     Note,
     Outcome,
+    PricedItem,
     PricedRequest,
     Rng,
     Stage,
@@ -248,6 +249,10 @@ class Pricer(Plugin):
         """The request with its items and its text in tokens."""
         raise NotImplementedError
 
+    def rule_prices(self, request: InferenceRequest) -> tuple[PricedItem, ...]:
+        """The request's items by rule alone, nothing learned. Thread-safe; none where the pricer has no rules."""
+        return ()
+
 
 class Producer(Plugin):
     """Makes one fact of each endpoint for one request, from its own memory."""
@@ -259,6 +264,13 @@ class Producer(Plugin):
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[Any]:
         """One fact for each endpoint, same order. A question: it changes nothing."""
         raise NotImplementedError
+
+    def prepare(self, request: PricedRequest) -> Mapping[Hashable, tuple[int, ...]]:
+        """What ``match`` will need of the request's token ids, for ``PricedRequest.block_keys``.
+
+        Called in a worker thread, while other methods run: it reads nothing that they change in place.
+        """
+        return {}
 
 
 class Dialect(Plugin):

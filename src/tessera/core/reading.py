@@ -1,6 +1,7 @@
 """What does a request ask? The dialect by its path, the body's parts measured, the body let go."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from tessera.core.dialects.json_body import KWARGS_UNREAD
@@ -64,6 +65,9 @@ def read_request(
     draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
     _bound_parts(draft, profile)
     steps, naming = Steps(), _naming(draft, profile)
+    if profile.renders_prompts and draft.unrendered is None:
+        # The prompt will be tokenised as a whole.
+        profile = replace(profile, tokenizer=None)
     request = InferenceRequest(
         request_id=request_id,
         at=at,

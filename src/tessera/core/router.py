@@ -6,15 +6,17 @@ simulator, ``tessera explain`` and the benchmarks all call these methods.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
 from tessera.core.facts import UNKNOWN_LOAD, EndpointState, FleetEvent, FleetView, Load
 from tessera.core.plugin import Plugin, Pricer, Producer
 from tessera.core.reading import read_request
+from tessera.core.rendering.prompt import PromptRenderer, PromptTokens, TokenMemo
+from tessera.core.rendering.unrendered import Reason, Unrendered
 from tessera.core.scheduler import Scheduler
 from tessera.core.types import (
+    Basis,
     Candidate,
     Decision,
     FactKey,
@@ -31,16 +33,6 @@ STALE_AFTER_S = 2.0
 """A scrape older than this is not believed; llm-d's ``--metrics-staleness-threshold``."""
 
 
-class TokenMemo(Protocol):
-    """A bounded cache from a text's 128-bit digest to its token ids; holds no text."""
-
-    def get(self, digest: bytes) -> Sequence[int] | None:
-        """The ids of that text, if they are remembered."""
-
-    def put(self, digest: bytes, token_ids: Sequence[int]) -> None:
-        """Remember the ids of that text."""
-
-
 @dataclass(frozen=True, slots=True)
 class Router:
     """Everything that decides, put together by ``config``."""
@@ -50,6 +42,8 @@ class Router:
     scheduler: Scheduler
     memories: tuple[Plugin, ...]
     """Every plugin that is told of decisions, outcomes and the fleet; producers before what reads them."""
+    renderer: PromptRenderer | None = None
+    """What makes token ids of prompts; nothing outside exact mode."""
     stale_after_s: float = STALE_AFTER_S
 
     @staticmethod
@@ -68,25 +62,46 @@ class Router:
         """
         return read_request(body, headers, profile, request_id=request_id, at=at, wall_at=wall_at)
 
-    @staticmethod
-    def tokenise(draft: Draft, memo: TokenMemo) -> str:
-        """Why the prompt has no token ids: exact mode needs the model's tokenizer and chat template."""
-        return "no-tokenizer"
+    def tokenise(self, request: InferenceRequest, draft: Draft, memo: TokenMemo) -> PromptTokens:
+        """The prompt as the engine will see it, and what producers need of it; or why that is not known.
 
-    def decide(self, request: InferenceRequest, view: FleetView, at: float, rng: Rng) -> Decision:
-        """Choose, and remember the choice: load is reserved before the next request is looked at."""
-        decision = self.choose(request, view, at, rng)
+        Pure but for ``memo``, and thread-safe. ``draft`` is what ``read`` gave with the request.
+        """
+        if self.renderer is None:
+            return PromptTokens(reason=Reason.NO_RENDERER)
+        items = self.pricer.rule_prices(request)
+        try:
+            prompt = self.renderer.tokens(draft, items, memo, request.wall_at)
+        except Unrendered as unrendered:
+            return PromptTokens(reason=unrendered.reason)
+        priced = _tokenised(PricedRequest(request=request), prompt)
+        keys = {key: found for producer in self.producers for key, found in producer.prepare(priced).items()}
+        return replace(prompt, block_keys=keys)
+
+    def decide(
+        self, request: InferenceRequest, view: FleetView, at: float, rng: Rng, prompt: PromptTokens | None = None
+    ) -> Decision:
+        """Choose, and remember the choice: load is reserved before the next request is looked at.
+
+        ``prompt`` is what ``tokenise`` gave, where it was asked.
+        """
+        decision = self.choose(request, view, at, rng, prompt)
         if decision.rejection is None:
             self._tell(lambda memory: memory.record(decision))
         return decision
 
-    def choose(self, request: InferenceRequest, view: FleetView, at: float, rng: Rng) -> Decision:
+    def choose(
+        self, request: InferenceRequest, view: FleetView, at: float, rng: Rng, prompt: PromptTokens | None = None
+    ) -> Decision:
         """The Decision for ``request``; nothing is remembered, so asking twice gives the same answer."""
         priced = self.pricer.price(request)
+        if prompt is not None:
+            priced = _tokenised(priced, prompt)
         allowed, guesses = self._allowed(request, view, at)
         candidates = self._match(priced, allowed)
         primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))
         guesses += [f"{each.reason}:{each.index}" for each in priced.items if each.reason]
+        guesses += [f"approximate:{priced.untokenised}"] if priced.untokenised else []
         stages, rejection = self.scheduler.schedule(priced, candidates, rng)
         guesses += dict.fromkeys(note.guess for stage in stages for note in stage.notes.values() if note.guess)
         if not candidates:
@@ -153,6 +168,23 @@ class Router:
             for row, fact in zip(facts, producer.match(priced, endpoints), strict=True):
                 row[key] = fact
         return [Candidate(endpoint, row) for endpoint, row in zip(endpoints, facts, strict=True)]
+
+
+def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:
+    """The price with the prompt's token ids, which leave nothing to guess; or with the reason why there are none."""
+    if prompt.reason is not None:
+        return replace(priced, untokenised=prompt.reason)
+    media = sum(item.num_tokens + item.num_wrapper_tokens for item in prompt.items)
+    return replace(
+        priced,
+        items=prompt.items,
+        num_text_tokens=max(0, len(prompt.token_ids) - media),
+        text_basis=Basis.EXACT,
+        num_template_tokens=0,
+        token_ids=prompt.token_ids,
+        spans=prompt.spans,
+        block_keys=prompt.block_keys,
+    )
 
 
 def replace_load(state: EndpointState, load: Load) -> EndpointState:

@@ -1,17 +1,29 @@
-"""How many tokens does a model's own tokenizer make of a text?
+"""Which tokens does a model's own tokenizer make of a text?
 
 Needs the library ``tokenizers``; this is the one file of ``core`` that imports it.
-A counter is immutable and thread-safe: ``read`` asks it in the pool.
+Immutable and thread-safe. Other threads run while a text is tokenised.
 """
 
-from tokenizers import Tokenizer
+import re
+from collections.abc import Iterator
+from typing import Final
 
-MAX_COUNTED_CHARS = 4 << 20
+from tokenizers import AddedToken, Tokenizer
+
+MAX_COUNTED_CHARS: Final = 4 << 20
 """Characters of one run that are tokenised; a longer run is counted by its bytes."""
+MAX_ADDED_TOKENS: Final = 65_536
+"""Added tokens at which texts are cut; a tokenizer with more takes texts as a whole."""
+_SAMPLES: Final = ("a", " a", "\n", "a ", "Ω 1", "  two\n\n")
+"""Texts whose tokens must not depend on what stands before them."""
 
 
-class TextCounter:
-    """Counts tokens of text, special tokens in the text included, none added."""
+class TextTokenizer:
+    """The tokens of texts, special tokens in the text included.
+
+    Where it may, it says at which places a text falls into pieces that are tokenised
+    each for itself: at added tokens such as ``<|im_end|>``.
+    """
 
     def __init__(self, content: bytes) -> None:
         """Take the bytes of a tokenizer.json; raises ValueError where they are none."""
@@ -21,12 +33,62 @@ class TextCounter:
             raise ValueError(f"no tokenizer.json: {error}") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        added = self._tokenizer.get_added_tokens_decoder()
+        cut_at = {token.content: token_id for token_id, token in added.items() if not token.normalized}
+        can_cut = 0 < len(cut_at) <= MAX_ADDED_TOKENS and all(map(_is_plain, added.values()))
+        self._ids = cut_at if can_cut and self._is_local(list(cut_at)[:4]) else {}
+        # The longest that fits wins, as in the library.
+        words = sorted(self._ids, key=len, reverse=True)
+        self._cuts = re.compile("(" + "|".join(map(re.escape, words)) + ")") if words else None
 
     def count(self, text: str) -> int | None:
         """Tokens of ``text``; nothing where it is too long, or holds what no tokenizer takes."""
+        ids = self.encode(text)
+        return None if ids is None else len(ids)
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int] | None:
+        """The ids of ``text``; nothing where it is too long, or holds what no tokenizer takes.
+
+        ``add_special_tokens``: those that the tokenizer puts around a prompt.
+        """
         if len(text) > MAX_COUNTED_CHARS:
             return None
         try:
-            return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            # Of a list, because the library lets other threads run then.
+            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except (ValueError, TypeError, UnicodeEncodeError):
             return None
+        return list(encoding.ids)
+
+    def pieces(self, text: str) -> Iterator[str | int]:
+        """``text`` in turn as texts that are tokenised each for itself, and as ids of added tokens between them.
+
+        The whole of it where this tokenizer cannot be cut.
+        """
+        if self._cuts is None:
+            yield text
+            return
+        for index, piece in enumerate(self._cuts.split(text)):
+            if index % 2:
+                yield self._ids[piece]
+            elif piece:
+                yield piece
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; nothing where the vocabulary has it not."""
+        return self._tokenizer.token_to_id(token)
+
+    def _is_local(self, added: list[str]) -> bool:
+        """Whether texts have the same tokens behind an added token as alone."""
+        for sample in _SAMPLES:
+            alone = self.encode(sample)
+            for token in added:
+                both = self.encode(f"{sample}{token}{sample}")
+                if alone is None or both != [*alone, self._tokenizer.token_to_id(token), *alone]:
+                    return False
+        return True
+
+
+def _is_plain(token: AddedToken) -> bool:
+    """Whether a token is found in a text whatever stands around it, and takes nothing of that with it."""
+    return token.normalized or not (token.single_word or token.lstrip or token.rstrip)

@@ -5,13 +5,13 @@ a body or the text of a prompt: a text part keeps its length and its digests, a
 media part its identity, size and length.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tessera.core.errors import DropReason
-from tessera.core.parts import MediaItem, Prompt
+from tessera.core.parts import MediaItem, Prompt, TextTokens
 
 
 class Basis(IntEnum):
@@ -79,13 +79,6 @@ class InferenceRequest:
         return self.num_choices * max(1, len(self.prompts))
 
 
-class TextTokens(Protocol):
-    """Counts the tokens of a text; thread-safe."""
-
-    def count(self, text: str) -> int | None:
-        """Tokens of ``text``; nothing where they cannot be counted."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """What is known of the served model and what a body may hold; immutable, swapped whole."""
@@ -112,6 +105,8 @@ class ModelProfile:
     """Commas a body may hold, which bounds its numbers and keys."""
     tokenizer: TextTokens | None = None
     """Counts text exactly; nothing: a quarter of its bytes."""
+    renders_prompts: bool = False
+    """Whether prompts are tokenised as a whole after they are read: their text is not counted part by part then."""
     uses_pillow: bool = False
     """Whether Pillow is asked about pictures that no parser of ours knows. Never on an event loop."""
 
@@ -172,6 +167,10 @@ class PricedRequest:
     """The prompt as the engine will see it, media expanded; nothing outside exact mode."""
     spans: tuple[ItemSpan, ...] = ()
     """Where the items lie in ``token_ids``, prompt order."""
+    block_keys: Mapping[Hashable, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    """What producers computed of ``token_ids`` beforehand, each under a key of its own."""
+    untokenised: str | None = None
+    """Why there are no ``token_ids``, where they were asked for."""
 
     num_prompt_tokens: int = field(init=False)
     """Text, items, wrappers and the template constant, over all prompts."""

@@ -33,8 +33,8 @@ def ids(*token_ids):
     return DraftTokens(token_ids=list(token_ids))
 
 
-def item(name, length, modality=Modality.IMAGE):
-    return DraftMedia(modality=modality, uuid=name, num_tokens_declared=length)
+def item(name, *token_ids, modality=Modality.IMAGE):
+    return DraftMedia(modality=modality, uuid=name, num_tokens_declared=len(token_ids), placeholder_ids=list(token_ids))
 
 
 def features(**by_modality):
@@ -52,7 +52,7 @@ def test_items_stand_in_place_of_their_placeholders():
     spans = features(image=[("b", 6, 1), ("a", 2, 3)], audio=[("c", 7, 2)])
     draft = parse(token_ids=list(range(10)), features=spans)
     assert draft.prompts == [
-        [ids(0, 1), item("a", 3), ids(5), item("b", 1), item("c", 2, Modality.AUDIO), ids(9)],
+        [ids(0, 1), item("a", 2, 3, 4), ids(5), item("b", 6), item("c", 7, 8, modality=Modality.AUDIO), ids(9)],
     ]
     assert draft.guesses == []
 
@@ -87,11 +87,11 @@ def test_tensors_are_skipped_unread():
 @pytest.mark.parametrize(
     ("spans", "expected"),
     [
-        ([("a", 2, 100)], [ids(0, 1), item("a", 2)]),
-        ([("a", 9, 3)], [ids(0, 1, 2, 3), item("a", 0)]),
-        ([("a", 0, 3), ("b", 1, 3)], [item("a", 3), item("b", 1)]),
-        ([("a", 0, 4), ("b", 1, 2)], [item("a", 4), item("b", 0)]),
-        ([("a", 1 << 80, 3)], [ids(0, 1, 2, 3), item("a", 0)]),
+        ([("a", 2, 100)], [ids(0, 1), item("a", 2, 3)]),
+        ([("a", 9, 3)], [ids(0, 1, 2, 3), item("a")]),
+        ([("a", 0, 3), ("b", 1, 3)], [item("a", 0, 1, 2), item("b", 3)]),
+        ([("a", 0, 4), ("b", 1, 2)], [item("a", 0, 1, 2, 3), item("b")]),
+        ([("a", 1 << 80, 3)], [ids(0, 1, 2, 3), item("a")]),
     ],
 )
 def test_spans_that_the_engine_refuses_count_no_id_twice(spans, expected):

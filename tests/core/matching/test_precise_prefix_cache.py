@@ -319,7 +319,7 @@ def test_llmds_parameters_load():
     assert problems == []
     assert producer.speculative_ttl == 0.5
     assert producer.kv_events_config.pod_discovery_config.replay_socket_port == 5558
-    assert (list(producer.check()), [path for path, _ in producer.cautions()]) == ([], [""])
+    assert (list(producer.check()), [path for path, _ in producer.cautions()]) == ([], [])
 
 
 def test_what_is_not_there_is_told():
@@ -330,4 +330,4 @@ def test_what_is_not_there_is_told():
     producer, problems = decode(PrecisePrefixCacheProducer, data, "p")
     assert problems == []
     assert [path for path, _ in producer.check()] == ["indexerConfig.kvBlockIndexConfig.redisConfig"]
-    assert [path for path, _ in producer.cautions()] == ["", "kvEventsConfig.zmqEndpoint"]
+    assert [path for path, _ in producer.cautions()] == ["kvEventsConfig.zmqEndpoint"]

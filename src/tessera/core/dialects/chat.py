@@ -20,7 +20,7 @@ from tessera.core.dialects.json_body import (
     read_json,
     text_of,
 )
-from tessera.core.draft import Draft, DraftMedia, DraftPart
+from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart
 from tessera.core.headers import NO_HEADERS
 from tessera.core.parts import Modality
 from tessera.core.plugin import Dialect, plugin
@@ -44,6 +44,15 @@ class ChatBody(msgspec.Struct):
     mm_processor_kwargs: Any = None
     media_io_kwargs: Any = None
     multi_modal_uuids: Any = None
+    documents: Any = None
+    chat_template: Any = None
+    chat_template_kwargs: Any = None
+    add_generation_prompt: Any = None
+    continue_final_message: Any = None
+    reasoning_effort: Any = None
+    add_special_tokens: Any = None
+    truncate_prompt_tokens: Any = None
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
 
 
 @plugin("chat")
@@ -76,7 +85,28 @@ class ChatDialect(Dialect):
             mm_processor_kwargs=processor,
             media_io_kwargs=io,
             guesses=[*guesses, *unread, *left_out],
+            chat=_asked_of_template(chat, messages),
+            unrendered=_unrendered(chat),
         )
+
+
+def _asked_of_template(chat: ChatBody, messages: list[Any]) -> DraftChat:
+    return DraftChat(
+        messages=messages,
+        tools=bytes(chat.tools),
+        documents=chat.documents,
+        chat_template=chat.chat_template,
+        chat_template_kwargs=chat.chat_template_kwargs,
+        add_generation_prompt=chat.add_generation_prompt,
+        continue_final_message=chat.continue_final_message,
+        reasoning_effort=chat.reasoning_effort,
+    )
+
+
+def _unrendered(chat: ChatBody) -> str | None:
+    """Why the prompt is not its messages alone, where it is not."""
+    changes = chat.add_special_tokens or chat.truncate_prompt_tokens is not None
+    return "option" if changes or b'"prompt_token_ids"' in bytes(chat.kv_transfer_params) else None
 
 
 def _message_parts(each: dict[str, Any]) -> Iterator[DraftPart | Unread]:

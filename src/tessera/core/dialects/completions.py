@@ -30,6 +30,8 @@ class CompletionBody(msgspec.Struct):
     n: Any = None
     cache_salt: Any = None
     prompt_embeds: msgspec.Raw = msgspec.Raw()
+    add_special_tokens: Any = None
+    truncate_prompt_tokens: Any = None
 
 
 @plugin("completions")
@@ -44,7 +46,8 @@ class CompletionsDialect(Dialect):
         prompts = _prompts(completion.prompt)
         if len(prompts) > MAX_PROMPTS:
             guesses = [*guesses, f"prompts-unread:{len(prompts) - MAX_PROMPTS}"]
-        if bytes(memoryview(completion.prompt_embeds)[:4]) not in {b"", b"null"}:
+        has_embeds = bytes(memoryview(completion.prompt_embeds)[:4]) not in {b"", b"null"}
+        if has_embeds:
             guesses = [*guesses, "part-unread:prompt_embeds"]
         return Draft(
             dialect="completions",
@@ -55,6 +58,8 @@ class CompletionsDialect(Dialect):
             num_choices=count_of(completion.n, MAX_CHOICES) or 1,
             cache_salt=optional_text(completion.cache_salt),
             guesses=guesses,
+            adds_special_tokens=completion.add_special_tokens is not False,
+            unrendered="option" if has_embeds or completion.truncate_prompt_tokens is not None else None,
         )
 
 

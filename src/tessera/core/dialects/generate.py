@@ -75,6 +75,8 @@ class GenerateDialect(Dialect):
             num_choices=count_of(sampling.get("n"), MAX_CHOICES) or 1,
             cache_salt=optional_text(asked.cache_salt),
             guesses=[*guesses, *unread, *unknown],
+            # The places of raw media, and of features without a name or a place, are not known.
+            unrendered="placeholders" if media or unread or unknown else None,
         )
 
 
@@ -135,7 +137,12 @@ def _prompt(ids: list[int], spans: list[_Span]) -> Iterator[DraftPart]:
         end = min(max(start, span.offset + span.length), len(ids))
         if start > at:
             yield DraftTokens(token_ids=ids[at:start])
-        yield DraftMedia(modality=span.modality, uuid=span.name, num_tokens_declared=end - start)
+        yield DraftMedia(
+            modality=span.modality,
+            uuid=span.name,
+            num_tokens_declared=end - start,
+            placeholder_ids=ids[start:end],
+        )
         at = end
     if at < len(ids):
         yield DraftTokens(token_ids=ids[at:])

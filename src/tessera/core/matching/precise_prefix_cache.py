@@ -1,6 +1,6 @@
 """How much of this prompt do the engines say that their KV caches hold?"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
@@ -68,6 +68,8 @@ class PrecisePrefixCacheProducer(Producer):
         # By value, and fast: until an engine is seen whose own hashes can be computed.
         self._hasher = next(each for each in self._candidates if each.algorithm is HashAlgorithm.XXHASH_CBOR)
         self._is_adopted = False
+        self._sizes: tuple[int, ...] = ()
+        """Block sizes that engines were seen to use, at most MAX_BLOCK_SIZES, the newest first."""
         self._engines: dict[str, _Engines] = {}
         self._approximate = ApproxPrefixCacheProducer()
         self._last: tuple[PricedRequest, dict[int, tuple[int, ...]]] | None = None
@@ -79,10 +81,14 @@ class PrecisePrefixCacheProducer(Producer):
             yield path, "got an index in Redis, expected inMemoryConfig: each replica keeps its own"
 
     def cautions(self) -> Iterable[tuple[str, str]]:
-        """Requests carry no token ids yet, and an address that engines would connect to is not there."""
-        yield "", "matches approximately for now: the router tokenises no prompt and follows no KV events yet"
+        """An address that engines would connect to is not there."""
         if self.kv_events_config.zmq_endpoint:
             yield "kvEventsConfig.zmqEndpoint", "nothing listens there: each endpoint is subscribed to at its own port"
+
+    def prepare(self, request: PricedRequest) -> Mapping[Hashable, tuple[int, ...]]:
+        """The request's keys for each block size that engines were seen to use."""
+        hasher, sizes = self._hasher, self._sizes or (self.token_processor_config.block_size_tokens,)
+        return {(hasher, size): block_keys(request, size, hasher) for size in sizes}
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[PrefixMatch]:
         """Each endpoint's exact match; for a request without token ids the approximate one."""
@@ -162,7 +168,8 @@ class PrecisePrefixCacheProducer(Producer):
         if block_size not in by_size:
             if len(by_size) >= MAX_BLOCK_SIZES:
                 return ()
-            by_size[block_size] = block_keys(request, block_size, self._hasher)
+            ready = request.block_keys.get((self._hasher, block_size))
+            by_size[block_size] = block_keys(request, block_size, self._hasher) if ready is None else ready
         return by_size[block_size]
 
     def _block_size(self, endpoint_id: str) -> int:
@@ -213,6 +220,8 @@ class PrecisePrefixCacheProducer(Producer):
             self.index.clear(event.endpoint_id, event.rank)
             engine = known.keys[event.rank] = EngineKeys(self._hasher, event.block_size)
             known.block_size = event.block_size
+            others = [size for size in self._sizes if size != event.block_size]
+            self._sizes = (event.block_size, *others)[:MAX_BLOCK_SIZES]
         return engine
 
     def _adopt(self, hasher: BlockHasher) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from tessera.core.family import EMPTY, AudioInfo, Count, ModelFiles, Refused, known, number
+from tessera.core.family import EMPTY, AudioInfo, Count, ModelFiles, Placeholder, Refused, known, number
+from tessera.core.parts import Modality
 from tessera.core.plugin import Range, plugin
 from tessera.core.pricing.processor_settings import feature_extractor
 from tessera.core.pricing.qwen_audio import MEL_FRAMES_PER_SECOND, heard, quarter, thirteen_a_second
@@ -36,6 +37,7 @@ class Qwen25Omni(Qwen2VL):
         }
     )
     model_names: ClassVar[tuple[str, ...]] = ("qwen2.5-omni",)
+    placeholders: ClassVar[Mapping[Modality, Placeholder]] = {}
 
     @classmethod
     def from_files(cls, files: ModelFiles) -> dict[str, Any]:
@@ -79,6 +81,7 @@ class Qwen3Omni(Qwen2VL):
         {"Qwen3OmniMoeForConditionalGeneration", "Qwen3OmniMoeThinkerForConditionalGeneration"}
     )
     model_names: ClassVar[tuple[str, ...]] = ("qwen3-omni",)
+    placeholders: ClassVar[Mapping[Modality, Placeholder]] = {}
 
     @classmethod
     def video_section(cls, files: ModelFiles) -> Mapping[str, Any]:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from tessera.core.family import Count, Family, ModelFiles, Refused, VideoInfo, known, number, section
+from tessera.core.family import Count, Family, ModelFiles, Placeholder, Refused, VideoInfo, known, number, section
+from tessera.core.parts import Modality
 from tessera.core.plugin import Range, plugin
 from tessera.core.pricing import frames
 from tessera.core.pricing.processor_settings import for_video, pixel_limits, positive, scoped
@@ -13,6 +14,9 @@ from tessera.core.pricing.smart_resize import num_cells, num_cells_of_frames
 
 NUM_WRAPPER_TOKENS = 2
 """``<|vision_start|>`` and ``<|vision_end|>``, which the chat template puts around each item."""
+
+IMAGE = Placeholder("<|image_pad|>", "<|vision_start|><|image_pad|><|vision_end|>")
+VIDEO = Placeholder("<|video_pad|>", "<|vision_start|><|video_pad|><|vision_end|>")
 
 NUM_TIMESTAMP_MARKS = 4
 """Tokens of ``<12.5 seconds>`` that are no digit. Source: counted with Qwen's vocabulary on 5,700 such texts."""
@@ -59,6 +63,7 @@ class Qwen2VL(Family):
         {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"}
     )
     model_names: ClassVar[tuple[str, ...]] = ("qwen2-vl", "qwen2.5-vl")
+    placeholders: ClassVar[Mapping[Modality, Placeholder]] = {Modality.IMAGE: IMAGE, Modality.VIDEO: VIDEO}
     class_limits: ClassVar[Mapping[str, int]] = {"min_pixels": 3_136, "max_pixels": 1_003_520}
     """What the image processor's class says where its file is there but says nothing."""
     class_video_limits: ClassVar[Mapping[str, int]] = {"min_pixels": 100_352, "max_pixels": 602_112}
@@ -211,6 +216,8 @@ class Qwen3VL(Qwen2VL):
         }
     )
     model_names: ClassVar[tuple[str, ...]] = ("qwen3-vl", "qwen3.5", "qwen3.6")
+    # The times between a clip's frames are text of their own.
+    placeholders: ClassVar[Mapping[Modality, Placeholder]] = {Modality.IMAGE: IMAGE}
     class_video_limits: ClassVar[Mapping[str, int]] = {"min_pixels": 131_072, "max_pixels": 786_432}
 
     @classmethod

@@ -36,12 +36,14 @@ class ServedModel:
         if not kwargs and not media_io:
             return self.family
         key = repr((sorted(kwargs.items(), key=_name), sorted(media_io.items(), key=_name)))
-        if key not in self._variants:
+        # Other threads ask too: what one clears, another must not miss.
+        variant = self._variants.get(key)
+        if variant is None:
             if len(self._variants) >= MAX_VARIANTS:
                 self._variants.clear()
             changes = self.family.from_media_io_kwargs(media_io) | self.family.from_kwargs(kwargs)
-            self._variants[key] = _changed(self.family, changes)
-        return self._variants[key]
+            variant = self._variants[key] = _changed(self.family, changes)
+        return variant
 
 
 def _name(entry: tuple[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """What does this request weigh? Each item by the served model's rule, the text by its bytes or its tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
-from tessera.core.family import ModelFiles
+from tessera.core.family import ModelFiles, Placeholder
 from tessera.core.parts import MediaItem, Modality, TokenPart
 from tessera.core.plugin import Pricer, Range, params, plugin
 from tessera.core.pricing.check import PriceCheck
@@ -52,7 +52,16 @@ class TokenizerChoice:
     """How text is counted exactly."""
 
     path: str
-    """A tokenizer.json, or the folder of the model's files that holds one."""
+    """A tokenizer.json, or the folder of the model's files that holds one.
+
+    A folder with its chat template gives token ids, where a plugin asks for them (exact mode).
+    """
+    chat_template: str | None = None
+    """The file of the engine's ``--chat-template``; absent: the folder's own."""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    """The engine's ``--default-chat-template-kwargs``."""
+    content_format: Literal["auto", "string", "openai"] = "auto"
+    """The engine's ``--chat-template-content-format``."""
 
 
 @plugin("token-producer")
@@ -110,6 +119,11 @@ class TokenProducer(Pricer):
             return self._served
         return guess(request.engine_model or request.model) or guess(request.model)
 
+    @property
+    def placeholders(self) -> Mapping[Modality, Placeholder]:
+        """How the configured model's prompts hold media, of the modalities of which that is known."""
+        return self._served.family.placeholders if self._served else {}
+
     def family_name(self, request: InferenceRequest) -> str | None:
         """The family whose rule prices a request, if one does."""
         served = self.served_by(request)
@@ -121,7 +135,7 @@ class TokenProducer(Pricer):
 
     def price(self, request: InferenceRequest) -> PricedRequest:
         """The request with its items and its text in tokens, learned corrections included."""
-        items = self._by_rule(request)
+        items = self.rule_prices(request)
         if self.learning.mode != "disabled" and items:
             items = tuple(self._corrected(request, item) for item in items)
         tokens, basis = num_text_tokens(request)
@@ -149,7 +163,7 @@ class TokenProducer(Pricer):
             num_text_bytes=num_text_bytes(request),
             num_text_tokens=tokens,
             is_text_exact=basis is Basis.EXACT,
-            items=self._by_rule(request),
+            items=self.rule_prices(request),
         )
         self.learned.add(report)
         return self._check.findings(report, self.family_name(request))
@@ -158,7 +172,8 @@ class TokenProducer(Pricer):
         """What is known of the price's error, one row for each model and modality, for ``/debug/pricing``."""
         return self._check.table()
 
-    def _by_rule(self, request: InferenceRequest) -> tuple[PricedItem, ...]:
+    def rule_prices(self, request: InferenceRequest) -> tuple[PricedItem, ...]:
+        """The request's items by rule alone, nothing learned. Thread-safe."""
         media = [part for prompt in request.prompts for part in prompt if isinstance(part, MediaItem)]
         if not media:
             return ()

@@ -1,0 +1,220 @@
+"""Which token ids will the engine make of what a dialect saw? All of them for certain, or a reason why not."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart, DraftText, DraftTokens
+from tessera.core.family import Placeholder
+from tessera.core.media.digests import digest_128
+from tessera.core.parts import Modality
+from tessera.core.rendering.chat_template import RESERVED, ChatTemplate
+from tessera.core.rendering.conversation import conversation, tool_definitions
+from tessera.core.rendering.placeholders import check_exact, expand
+from tessera.core.rendering.unrendered import Reason, Unrendered
+from tessera.core.tokenizer import TextTokenizer
+from tessera.core.types import Basis, ItemSpan, PricedItem
+
+MAX_PROMPT_CHARS: Final = 8 << 20
+"""Characters of a prompt that is tokenised."""
+MIN_REMEMBERED_CHARS: Final = 16
+"""Shorter pieces are tokenised anew: that costs no more than to look them up."""
+MAX_TOKEN_ID: Final = (1 << 31) - 1
+
+
+class TokenMemo(Protocol):
+    """A bounded cache from a text's 128-bit digest to its token ids; holds no text; thread-safe."""
+
+    def get(self, digest: bytes) -> Sequence[int] | None:
+        """The ids of that text, if they are remembered."""
+
+    def put(self, digest: bytes, token_ids: Sequence[int]) -> None:
+        """Remember the ids of that text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTokens:
+    """The prompt as the engine will see it, or why that is not known."""
+
+    token_ids: tuple[int, ...] = field(default=(), repr=False)
+    """Media expanded."""
+    spans: tuple[ItemSpan, ...] = ()
+    """Where the items lie, prompt order."""
+    items: tuple[PricedItem, ...] = ()
+    """The items by the model's own rule, nothing learned."""
+    block_keys: Mapping[Hashable, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    """What producers computed of the ids."""
+    reason: str | None = None
+    """Why there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRenderer:
+    """The served model's way from a request to token ids. Immutable and thread-safe."""
+
+    tokenizer: TextTokenizer
+    template: ChatTemplate | None = None
+    """For conversations without tools."""
+    tool_template: ChatTemplate | None = None
+    """For conversations with tools; the engine takes the processor's template without and the tokenizer's with them."""
+    placeholders: Mapping[Modality, Placeholder] = field(default_factory=dict)
+    """How the family writes its media, of the modalities of which that is known."""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The engine's ``--default-chat-template-kwargs``."""
+    wraps_parts: bool | None = None
+    """Whether contents are lists of parts (``--chat-template-content-format``); nothing: by the template."""
+
+    def tokens(self, draft: Draft, items: Sequence[PricedItem], memo: TokenMemo, wall_at: float) -> PromptTokens:
+        """The prompt's token ids, media expanded, where the items lie in them, and what each of them weighs.
+
+        Args:
+            draft: what the dialect saw.
+            items: the media of the request by the model's own rule, prompt order.
+            memo: what earlier texts were tokenised to.
+            wall_at: Unix seconds, for templates that write the date.
+
+        Raises:
+            Unrendered: the ids cannot be told for certain.
+        """
+        if draft.unrendered is not None:
+            raise Unrendered(Reason(draft.unrendered))
+        if len(draft.prompts) != 1:
+            raise Unrendered(Reason.SEVERAL_PROMPTS if draft.prompts else Reason.DIALECT)
+        layouts = self._layouts(items)
+        items = _sized(items, memo)
+        check_exact(items, layouts)
+        (prompt,) = draft.prompts
+        spans: tuple[ItemSpan, ...] = ()
+        if draft.chat is not None:
+            ids, spans = expand(self._encoded(self._rendered(draft.chat, wall_at), memo), items, layouts)
+        elif len(prompt) == 1 and isinstance(prompt[0], DraftText) and isinstance(prompt[0].text, str):
+            ids = tuple(self._encoded(prompt[0].text, memo, add_special_tokens=draft.adds_special_tokens))
+        elif any(isinstance(part, DraftTokens) for part in prompt):
+            ids, spans = _given(prompt)
+        else:
+            raise Unrendered(Reason.DIALECT)
+        return PromptTokens(token_ids=ids, spans=spans, items=tuple(items))
+
+    def _layouts(self, items: Sequence[PricedItem]) -> dict[Modality, int]:
+        """The placeholder's token id by modality, of the modalities that the request has."""
+        found = dict[Modality, int]()
+        for modality in {each.item.modality for each in items} & self.placeholders.keys():
+            if (token_id := self.tokenizer.id_of(self.placeholders[modality].token)) is not None:
+                found[modality] = token_id
+        return found
+
+    def _rendered(self, chat: DraftChat, wall_at: float) -> str:
+        if chat.chat_template is not None:
+            raise Unrendered(Reason.TEMPLATE_IN_REQUEST)
+        tools = tool_definitions(chat.tools)
+        template = self.template if tools is None else self.tool_template
+        if template is None:
+            raise Unrendered(Reason.NO_TEMPLATE)
+        wraps = template.wraps_parts if self.wraps_parts is None else self.wraps_parts
+        messages = conversation(
+            chat.messages,
+            wraps_parts=wraps,
+            placeholders={modality: each.text for modality, each in self.placeholders.items()},
+            knows_developer=template.knows_developer,
+        )
+        continues = chat.continue_final_message is True
+        adds_prompt = chat.add_generation_prompt is not False
+        if continues and adds_prompt:
+            raise Unrendered(Reason.OPTION)
+        return template.render(
+            messages,
+            tools=tools,
+            documents=chat.documents,
+            add_generation_prompt=adds_prompt,
+            continues=continues,
+            kwargs=self._kwargs(chat),
+            wall_at=wall_at,
+        )
+
+    def _kwargs(self, chat: DraftChat) -> dict[str, Any]:
+        """The template's further arguments: the server's, then the request's; ``None`` and ``auto`` change nothing."""
+        asked = chat.chat_template_kwargs if chat.chat_template_kwargs is not None else {}
+        if not isinstance(asked, dict) or asked.keys() & RESERVED - {"add_generation_prompt", "continue_final_message"}:
+            raise Unrendered(Reason.OPTION)
+        effort = {} if chat.reasoning_effort is None else {"reasoning_effort": chat.reasoning_effort}
+        if effort and "enable_thinking" not in asked:
+            effort["enable_thinking"] = chat.reasoning_effort != "none"
+        return dict(self.template_kwargs) | {
+            name: value for name, value in {**asked, **effort}.items() if value is not None and value != "auto"
+        }
+
+    def _encoded(self, text: str, memo: TokenMemo, *, add_special_tokens: bool = False) -> list[int]:
+        if len(text) > MAX_PROMPT_CHARS:
+            raise Unrendered(Reason.TEXT)
+        if add_special_tokens:
+            return list(self._ids(text, memo, add_special_tokens=True))
+        ids: list[int] = []
+        for piece in self.tokenizer.pieces(text):
+            if isinstance(piece, int):
+                ids.append(piece)
+            else:
+                ids += self._ids(piece, memo)
+        return ids
+
+    def _ids(self, text: str, memo: TokenMemo, *, add_special_tokens: bool = False) -> Sequence[int]:
+        if len(text) < MIN_REMEMBERED_CHARS:
+            return self._fresh(text, add_special_tokens=add_special_tokens)
+        digest = digest_128(text.encode("utf-8", "surrogatepass") + (b"\x01" if add_special_tokens else b"\x00"))
+        known = memo.get(digest)
+        if known is None:
+            known = self._fresh(text, add_special_tokens=add_special_tokens)
+            memo.put(digest, known)
+        return known
+
+    def _fresh(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        ids = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        if ids is None:
+            raise Unrendered(Reason.TEXT)
+        return ids
+
+
+def _sized(items: Sequence[PricedItem], memo: TokenMemo) -> list[PricedItem]:
+    """The items, those that are only a uuid as large as the media were that last came under it."""
+    return [_as_remembered(each, each.item.uuid, memo) if each.item.uuid is not None else each for each in items]
+
+
+def _as_remembered(priced: PricedItem, uuid: str, memo: TokenMemo) -> PricedItem:
+    # Bytes that no text has, so that a text cannot pass for a size.
+    key = digest_128(b"\xff" + f"{priced.item.modality}:{uuid}".encode("utf-8", "surrogatepass"))
+    if priced.item.has_content:
+        if priced.basis is Basis.EXACT:
+            memo.put(key, (priced.num_tokens, priced.num_embeds, priced.num_wrapper_tokens))
+        return priced
+    size = memo.get(key)
+    if size is None or priced.item.num_tokens_declared is not None:
+        return priced
+    num_tokens, num_embeds, num_wrapper_tokens = size
+    return replace(
+        priced,
+        num_tokens=num_tokens,
+        num_embeds=num_embeds,
+        num_wrapper_tokens=num_wrapper_tokens,
+        rule_basis=Basis.EXACT,
+        size_basis=Basis.LEARNED,
+        reason="learned-uuid",
+    )
+
+
+def _given(prompt: Sequence[DraftPart]) -> tuple[tuple[int, ...], tuple[ItemSpan, ...]]:
+    """The ids that the client sent itself, with the spans of the items that stand in them."""
+    ids: list[int] = []
+    spans: list[ItemSpan] = []
+    index = 0
+    for part in prompt:
+        match part:
+            case DraftTokens(token_ids=given):
+                ids += given
+            case DraftMedia(placeholder_ids=given) if given:
+                spans.append(ItemSpan(index, len(ids), len(given)))
+                ids += given
+                index += 1
+            case _:
+                raise Unrendered(Reason.DIALECT)
+    if ids and not 0 <= min(ids) <= max(ids) <= MAX_TOKEN_ID:
+        raise Unrendered(Reason.TOKEN_ID)
+    return tuple(ids), tuple(spans)
