@@ -18,18 +18,17 @@ from typing import Any
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, num_uncached_tokens
 from tessera.core.matching.first_token import FirstTokenTracker
-from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.media.size import Reason
 from tessera.core.parts import MediaItem
-from tessera.core.pricing.token import TokenProducer
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.fleet import Fleet
+from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
-from tessera.telemetry.metrics import GaugeFamily, Gauges, Metrics
+from tessera.telemetry.metrics import Gauges, Metrics
 from tessera.telemetry.records import DecisionLog
 
 INLINE_BYTES = 256 << 10
@@ -41,7 +40,6 @@ PREFILL_TOKENS_PER_S = 15_928.0
 """Rate behind a predicted first token until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
 MAX_LOGGED_GUESSES = 8
 """Guesses in a request's log line; ``/debug`` has them all."""
-MODEL_MODALITY = ("model", "modality")
 TICK_S = 0.02
 """How often waits are looked at."""
 
@@ -81,7 +79,15 @@ class RouterService:
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
         self._warned_early = False
         self._holds_streams = False
-        self.metrics.add_gauges(Gauges(self._gauges))
+        gauges = RouterGauges(
+            fleet=self.fleet,
+            router=router,
+            first_tokens=self.first_tokens,
+            open=self.open,
+            budget=budget,
+            clock=clock,
+        )
+        self.metrics.add_gauges(Gauges(gauges))
 
     def new_id(self) -> str:
         """An id that no other request of this process has."""
@@ -168,8 +174,7 @@ class RouterService:
 
     def pricing_table(self) -> list[dict[str, Any]]:
         """How far the price is from what engines count, one row for each model and modality."""
-        pricer = self.router.pricer
-        return pricer.table() if isinstance(pricer, TokenProducer) else []
+        return pricing_table(self.router)
 
     def logged(self, entry: LogEntry) -> None:
         """The proxy's access log told of a request."""
@@ -243,39 +248,6 @@ class RouterService:
                 "an ext_proc stream ended before its response: the gateway must send response trailers "
                 "(processing_mode response_trailer_mode: SEND), or load is released by the access log or by guess"
             )
-
-    def _gauges(self) -> Iterator[GaugeFamily]:
-        states = self.fleet.view().endpoints
-        now = self.clock()
-        loads = [(state.endpoint.id, state.load) for state in states]
-        yield "llm_d_epp_ready_endpoints", "Endpoints in the pool.", ("name",), [(("pool",), float(len(states)))]
-        ages = [((name,), now - load.at) for name, load in loads if load.at is not None]
-        yield "tessera_metrics_age_seconds", "Age of each endpoint's last scrape.", ("endpoint",), ages
-        waiting = [((name,), float(load.num_waiting)) for name, load in loads if load.num_waiting is not None]
-        yield "tessera_endpoint_waiting_requests", "Waiting, by the engine's page.", ("endpoint",), waiting
-        running = [((name,), float(load.num_running)) for name, load in loads if load.num_running is not None]
-        yield "tessera_endpoint_running_requests", "Running, by the engine's page.", ("endpoint",), running
-        usage = [((name,), load.kv_usage_fraction) for name, load in loads if load.kv_usage_fraction is not None]
-        yield "tessera_endpoint_kv_usage_fraction", "KV cache in use, 0..1.", ("endpoint",), usage
-        sources = [
-            ((state.endpoint.id, str(source)), float(source is self.first_tokens.source_of(state.endpoint.id)))
-            for state in states
-            for source in FirstTokenSource
-        ]
-        yield "tessera_first_token_source", "1 for the source in use.", ("endpoint", "source"), sources
-        ledgers = [m for m in self.router.memories if isinstance(m, InflightLoadProducer)][:1]
-        in_flight = [(state.endpoint.id, each.load_of(state.endpoint.id)) for each in ledgers for state in states]
-        requests = [((name,), float(load.num_requests)) for name, load in in_flight]
-        yield "tessera_inflight_requests", "Requests sent and not ended.", ("endpoint",), requests
-        tokens = [((name,), float(load.num_uncached_tokens)) for name, load in in_flight]
-        yield "tessera_inflight_tokens", "Uncached tokens before their first token.", ("endpoint",), tokens
-        yield "llm_d_epp_request_running", "Requests sent and not ended.", (), [((), float(len(self.open)))]
-        priced = [row for row in self.pricing_table() if "bias" in row]
-        biases = [((row["model"], row["modality"]), row["bias"]) for row in priced]
-        yield "tessera_estimate_bias", "Typical price over what the engine counted, less 1.", MODEL_MODALITY, biases
-        errors = [((row["model"], row["modality"]), row["error_factor"]) for row in priced]
-        yield "tessera_estimate_error_factor", "Typical error, as a factor of at least 1.", MODEL_MODALITY, errors
-        yield "tessera_bodies_held_bytes", "Bytes of bodies being read.", (), [((), float(self.budget.held_bytes))]
 
 
 def _has_slow_format(request: InferenceRequest) -> bool:

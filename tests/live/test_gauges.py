@@ -1,0 +1,57 @@
+"""Each family of the page as an operator reads it."""
+
+from tessera.core.facts import Joined, Load, Scraped
+from tessera.core.types import ModelProfile
+from tessera.live.extproc.budget import BodyBudget
+from tessera.live.gauges import pricing_table
+from tessera.live.service import RouterService
+
+
+def service_of(build, router, at=10.0):
+    budget = BodyBudget(limit_bytes=1 << 30, per_body_bytes=1 << 26)
+    return RouterService(router, ModelProfile(), seed=7, budget=budget, clock=lambda: at, wall_clock=lambda: 0.0)
+
+
+def rows(service):
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in service.metrics.registry.collect()
+        for sample in family.samples
+        if family.type == "gauge"
+    }
+
+
+def test_the_fleet_and_what_is_in_flight(build):
+    service = service_of(build, build.router())
+    known, unknown = build.endpoint(1), build.endpoint(2)
+    for endpoint in (known, unknown):
+        service.observe(Joined(at=0.0, endpoint=endpoint))
+    load = Load(num_waiting=3, num_running=4, kv_usage_fraction=0.5, at=7.5)
+    service.observe(Scraped(at=8.0, endpoint_id=known.id, load=load))
+    winner = service.decide(build.text_request(40), 10.0).primary_stage.winner.id
+    found = rows(service)
+    assert found["llm_d_epp_ready_endpoints", "pool"] == 2
+    assert found["tessera_metrics_age_seconds", known.id] == 2.5
+    assert found["tessera_endpoint_waiting_requests", known.id] == 3
+    assert found["tessera_endpoint_running_requests", known.id] == 4
+    assert found["tessera_endpoint_kv_usage_fraction", known.id] == 0.5
+    assert not any(name.startswith(("tessera_endpoint", "tessera_metrics")) for name, *of in found if unknown.id in of)
+    sources = {source: found["tessera_first_token_source", winner, source] for source in ("body", "counter")}
+    assert sources == {"body": 0, "counter": 0}
+    assert found["tessera_first_token_source", winner, "predicted"] == 1
+    assert found["tessera_inflight_requests", winner] == 1
+    assert found["tessera_inflight_tokens", winner] == 40
+    assert found["llm_d_epp_request_running",] == 1
+    assert found["tessera_bodies_held_bytes",] == 0
+    service.close()
+
+
+def test_an_empty_fleet_has_no_rows_of_endpoints(build):
+    service = service_of(build, build.router())
+    assert rows(service) == {
+        ("llm_d_epp_ready_endpoints", "pool"): 0,
+        ("llm_d_epp_request_running",): 0,
+        ("tessera_bodies_held_bytes",): 0,
+    }
+    assert pricing_table(service.router) == service.pricing_table() == []
+    service.close()
