@@ -1,4 +1,4 @@
-"""The whole live router, put together: discovery, scraping, ext_proc, debug pages, and an Envoy if asked."""
+"""The whole live router, put together: discovery, scraping, KV events, ext_proc, debug pages, and an Envoy if asked."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,11 @@ from tessera.live.envoy_clusters import write_endpoints
 from tessera.live.envoy_process import EnvoyEnded, EnvoyProcess
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.grpc_server import GrpcServer
+from tessera.live.kv_feed import KVFeed
 from tessera.live.models import watch_models
 from tessera.live.scrape_settings import make_scraper
 from tessera.live.service import RouterService
+from tessera.telemetry.metrics import Gauges
 
 DRAIN_TIMEOUT_S = 30.0
 """How long requests in flight may go on after SIGTERM; llm-d's ``--drain-timeout``."""
@@ -66,6 +68,8 @@ class LiveRouter:
             budget=budget,
             expects_log=settings.with_envoy,
         )
+        self._kv = KVFeed(settings.config.router, clock=self.service.clock, failed=self.service.metrics.failed)
+        self.service.metrics.add_gauges(Gauges(self._kv.gauges))
         self._grpc = GrpcServer(self.service)
         self._admin = AdminServer(self.service)
         self._scraper = make_scraper(settings.config.data_layer, self.service.observe, self.service.clock, _log.warning)
@@ -117,6 +121,7 @@ class LiveRouter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._scraper:
             await self._scraper.close()
+        await self._kv.close()
         await self._admin.stop()
         self.service.close()
         self._folder.cleanup()
@@ -135,6 +140,7 @@ class LiveRouter:
         async for events in watch_file(self._settings.endpoints_path, self.service.clock):
             for event in events:
                 self.service.observe(event)
+                self._kv.observe(event)
                 if self._scraper and isinstance(event, Joined):
                     self._scraper.add(event.endpoint)
                 elif self._scraper:

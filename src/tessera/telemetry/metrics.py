@@ -8,7 +8,7 @@ further ones are ``other``.
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
@@ -236,7 +236,7 @@ class Metrics:
 
 Rows = Iterable[tuple[tuple[str, ...], float]]
 GaugeFamily = tuple[str, str, tuple[str, ...], Rows]
-"""Name, help text, label names, rows of label values and number."""
+"""Name (of a counter where it ends with ``_total``), help text, label names, rows of label values and number."""
 Reader = Callable[[], Iterable[GaugeFamily]]
 
 
@@ -247,9 +247,10 @@ class Gauges(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each gauge."""
+        """One family for each name."""
         for name, text, labels, rows in self._read():
-            family = GaugeMetricFamily(name, text, labels=labels)
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, text, labels=labels)
             for values, number in rows:
                 family.add_metric(values, number)
             yield family

@@ -74,7 +74,7 @@ def test_a_recorded_picture_is_matched_exactly_in_both_modes(build, one, seed, m
     assert (held.num_matched_text_tokens, held.num_matched_media_tokens) == (20, 300)
     assert (other.num_matched_tokens, other.is_exact) == (0, True)
     assert producer.key_modes() == {(one.id, 0): mode}
-    assert producer.num_unkeyed() == 0
+    assert producer.num_unkeyed == 0
 
 
 def test_the_last_token_is_computed_in_any_case(build, one):

@@ -56,7 +56,8 @@ class BlockIndex:
     def __init__(self, *, tiers: Mapping[str, float] = DEFAULT_TIERS, max_blocks: int = 1 << 23) -> None:
         """``tiers``: weights in 0..1; blocks of other tiers are not kept. ``max_blocks``: at least 1."""
         self._weights = dict(sorted(tiers.items(), key=lambda each: -each[1]))
-        self._max_blocks = max_blocks
+        self.max_blocks = max_blocks
+        """Entries at most."""
         self._endpoints: dict[str, _Endpoint] = {}
         self._num_blocks = 0
         self.num_evicted = 0
@@ -84,9 +85,9 @@ class BlockIndex:
             if (num_copies := copies.get(key)) is not None:
                 copies[key] = num_copies + 1
                 continue
-            if self._num_blocks >= self._max_blocks:
+            if self._num_blocks >= self.max_blocks:
                 self._evict(copies)
-                if not copies and self._num_blocks >= self._max_blocks:
+                if not copies and self._num_blocks >= self.max_blocks:
                     break
             copies[key] = 1
             self._num_blocks += 1

@@ -71,6 +71,8 @@ class PrecisePrefixCacheProducer(Producer):
         self._sizes: tuple[int, ...] = ()
         """Block sizes that engines were seen to use, at most MAX_BLOCK_SIZES, the newest first."""
         self._engines: dict[str, _Engines] = {}
+        self.num_unkeyed = 0
+        """Blocks that engines stored and that got no key, since the start."""
         self._approximate = ApproxPrefixCacheProducer()
         self._last: tuple[PricedRequest, dict[int, tuple[int, ...]]] | None = None
 
@@ -125,7 +127,8 @@ class PrecisePrefixCacheProducer(Producer):
         self._approximate.observe(event)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
-        """Tell the approximate belief."""
+        """Tell the approximate belief, whose matches stand under our name."""
+        self._approximate.name = self.name
         return self._approximate.settle(outcome)
 
     def close(self) -> None:
@@ -135,10 +138,6 @@ class PrecisePrefixCacheProducer(Producer):
     def key_modes(self) -> dict[tuple[str, int], KeyMode]:
         """How each engine's hashes become keys, by endpoint id and rank."""
         return {(name, rank): keys.mode for name, known in self._engines.items() for rank, keys in known.keys.items()}
-
-    def num_unkeyed(self) -> int:
-        """Blocks that engines stored and that got no key."""
-        return sum(keys.num_unkeyed for known in self._engines.values() for keys in known.keys.values())
 
     @property
     def hash_algorithm(self) -> HashAlgorithm | None:
@@ -190,7 +189,9 @@ class PrecisePrefixCacheProducer(Producer):
             self._remove(engine, event)
 
     def _store(self, engine: EngineKeys, event: KVStored) -> None:
+        before = engine.num_unkeyed
         self.index.store(event.endpoint_id, event.rank, engine.stored(event), event.tier)
+        self.num_unkeyed += engine.num_unkeyed - before
         if dropped := engine.take_dropped():
             self.index.drop(event.endpoint_id, event.rank, dropped)
 
