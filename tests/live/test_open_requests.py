@@ -1,5 +1,9 @@
 """Each request settles exactly once, at the right time, with what is best known of it."""
 
+import weakref
+from array import array
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +57,21 @@ def logging_desk(build):
     desk = Desk(build)
     desk.log(99.0, "another")
     return desk
+
+
+def test_token_ids_do_not_wait_for_the_end(build):
+    """A hundred thousand of them are 3.6 MB, and a thousand requests may be in flight."""
+    settled = []
+    one = OpenRequests(settled.append)
+    ids = array("I", range(100_000))
+    decision = build.decision(replace(build.priced(request_id="r1"), token_ids=ids))
+    one.decided(decision, 1.0)
+    known = weakref.ref(ids)
+    del decision, ids
+    assert known() is None
+    one.settle_all(2.0)
+    assert settled[0].decision.priced.token_ids is None
+    assert settled[0].decision.request.request_id == "r1"
 
 
 class TestWhen:

@@ -10,8 +10,8 @@ from tessera.core.filters.decode import DecodeFilter
 from tessera.core.parts import TextPart, TokenPart
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
-from tessera.core.types import Basis, Candidate, FirstTokenSource, ModelProfile, Note, PricedItem
-from tessera.telemetry.records import DecisionLog, decision_record, item_record
+from tessera.core.types import Basis, Candidate, FirstTokenSource, ItemSpan, ModelProfile, Note, PricedItem
+from tessera.telemetry.records import DecisionLog, decision_record, item_record, without_token_ids
 
 HEADERS = {":method": "POST", ":path": "/v1/chat/completions", "x-request-id": "client-1"}
 BODY = b"""{"model": "org/vlm", "stream": true, "messages": [{"role": "user", "content": [
@@ -226,6 +226,41 @@ class TestDecisionLog:
             for number in range(3):
                 log.add(build.decision(build.priced(request_id=f"r{number}", prompts=prompts), *stages))
             assert [row["request_id"] for row in log.newest()] == ["r2"]
+
+    def test_believed_holders_of_many_items_take_more_room(self, build):
+        """A thousand items on each of 64 endpoints would be four megabytes that nobody counts."""
+        item = build.item(identifier="i0")
+        holds = {(EncoderMatch, "any"): EncoderMatch(identifiers=frozenset(f"i{n}" for n in range(100)))}
+        stage = build.stage([Candidate(build.endpoint(number), holds) for number in (1, 2)])
+        # 2,000 for a decision, 500 for each of two rows, and 64 for each of 200 names; without items nobody asks.
+        for items, num_bytes in ([item], 15_800), ([], 3_000):
+            log = DecisionLog(max_bytes=2 * num_bytes)
+            for number in range(3):
+                log.add(build.decision(build.priced(request_id=f"r{number}", items=items), stage))
+            assert [row["request_id"] for row in log.newest()] == ["r2", "r1"]
+            log = DecisionLog(max_bytes=2 * num_bytes - 1)
+            for number in range(3):
+                log.add(build.decision(build.priced(request_id=f"r{number}", items=items), stage))
+            assert [row["request_id"] for row in log.newest()] == ["r2"]
+
+    def test_token_ids_are_not_kept_and_take_no_room(self, build):
+        priced = dataclasses.replace(
+            build.priced(7, [build.item(3)]), token_ids=list(range(100_000)), spans=(ItemSpan(0, 5, 3),)
+        )
+        decision = build.decision(priced)
+        log = DecisionLog(max_bytes=6_000)
+        log.add(decision)
+        log.add(decision)
+        assert len(list(log.newest())) == 2
+        kept = log.find("r1")
+        assert (kept.priced.token_ids, kept.priced.spans) == (None, ())
+        assert kept.priced.num_prompt_tokens == 10
+        assert decision_record(kept) == decision_record(decision)
+        assert len(decision.priced.token_ids) == 100_000
+
+    def test_a_decision_without_token_ids_is_kept_as_it_is(self, build):
+        decision = build.decision()
+        assert without_token_ids(decision) is decision
 
     def test_a_rejected_decision_has_no_endpoint(self, build):
         log = DecisionLog()

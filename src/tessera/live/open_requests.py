@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome, Usage
+from tessera.telemetry.records import without_token_ids
 
 EARLY_GAP_S = 0.5
 """An entry that comes later than this after a suspicious end shows that the stream did not end with the response."""
@@ -59,8 +60,8 @@ _RANK = {source: rank for rank, source in enumerate(FirstTokenSource)}
 class OpenRequests:
     """Every request between its decision and its outcome.
 
-    Memory: one record for each request in flight; a record whose stream has ended
-    stays at most ``MAX_EARLY_WAIT_S``.
+    Memory: one record for each request in flight, its prompt's token ids left out; a
+    record whose stream has ended stays at most ``MAX_EARLY_WAIT_S``.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class OpenRequests:
 
     def decided(self, decision: Decision, opened_at: float) -> None:
         """A request was sent to its endpoint."""
-        self._open[decision.request.request_id] = _Open(decision, opened_at)
+        self._open[decision.request.request_id] = _Open(without_token_ids(decision), opened_at)
 
     def not_decided(
         self, request_id: str, ending: Ending, at: float, status: int | None = None, refusal: str | None = None

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
 from tessera.telemetry.encoder_cache import EncoderCacheMetrics
+from tessera.telemetry.kv_belief import KVBeliefMetrics
 
 LATENCY_BUCKETS = (
     0.005,
@@ -111,6 +112,7 @@ class Metrics:
             "llm_d_epp_scheduler_e2e_duration_seconds", "Pricing, matching and scheduling.", DECISION_BUCKETS, ()
         )
         self._encoder_cache = EncoderCacheMetrics(self.registry, self._endpoint)
+        self._kv_belief = KVBeliefMetrics(self.registry)
         self._add_own()
 
     def _add_own(self) -> None:
@@ -168,6 +170,7 @@ class Metrics:
         if decision is None:
             return
         self._encoder_cache.settled(outcome)
+        self._kv_belief.settled(outcome)
         labels = self._labels(decision)
         self._duration.labels(*labels).observe(max(0.0, outcome.finished_at - decision.request.at))
         if outcome.first_token_at is not None and outcome.first_token_source is not FirstTokenSource.PREDICTED:

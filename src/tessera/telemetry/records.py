@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from tessera.core.facts import EncoderMatch
 from tessera.core.parts import TextPart, TokenPart
 from tessera.core.types import Candidate, Decision, PricedItem, PricedRequest, Stage
 
@@ -16,6 +17,9 @@ MAX_RECORDS = 1000
 MAX_RECORD_BYTES = 64 << 20
 _CANDIDATE_BYTES = 500
 _DECISION_BYTES = 2_000
+_PART_BYTES = 400
+_IDENTIFIER_BYTES = 64
+"""A slot of a set and its growth; the name itself is the item's."""
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:
@@ -112,38 +116,47 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def without_token_ids(decision: Decision) -> Decision:
+    """The decision as it is kept: its prompt's token ids, 36 bytes each, are gone, and with them the items' places."""
+    if decision.priced.token_ids is None:
+        return decision
+    return dataclasses.replace(decision, priced=dataclasses.replace(decision.priced, token_ids=None, spans=()))
+
+
 class DecisionLog:
     """The last decisions, for ``/debug``.
 
-    Memory: at most 1,000 decisions and about 64 MiB; a Decision holds digests and
-    facts, no body.
+    Memory: at most 1,000 decisions and about 64 MiB; a Decision is kept with digests and
+    facts, without token ids and body.
     """
 
     def __init__(self, max_records: int = MAX_RECORDS, max_bytes: int = MAX_RECORD_BYTES) -> None:
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._decisions: deque[Decision] = deque()
+        self._decisions: deque[tuple[Decision, int]] = deque()
+        """Each with the bytes that it counts as."""
         self._num_bytes = 0
 
     def add(self, decision: Decision) -> None:
         """Remember a decision, and forget the oldest where there is no room."""
-        self._decisions.append(decision)
-        self._num_bytes += _size_of(decision)
+        size = _size_of(decision)
+        self._decisions.append((without_token_ids(decision), size))
+        self._num_bytes += size
         while len(self._decisions) > self._max_records or (
             self._num_bytes > self._max_bytes and len(self._decisions) > 1
         ):
-            self._num_bytes -= _size_of(self._decisions.popleft())
+            self._num_bytes -= self._decisions.popleft()[1]
 
     def find(self, request_id: str) -> Decision | None:
         """The newest decision with that id, ours or the client's ``x-request-id``."""
-        for decision in reversed(self._decisions):
+        for decision, _ in reversed(self._decisions):
             if request_id in (decision.request.request_id, decision.request.headers.get("x-request-id")):
                 return decision
         return None
 
     def newest(self, limit: int = 100) -> Iterator[dict[str, Any]]:
         """One short row for each of the newest decisions, newest first."""
-        for decision in list(self._decisions)[: -limit - 1 : -1]:
+        for decision, _ in list(self._decisions)[: -limit - 1 : -1]:
             winner = decision.primary_stage.winner if decision.stages else None
             yield {
                 "request_id": decision.request.request_id,
@@ -159,8 +172,12 @@ class DecisionLog:
 
 
 def _size_of(decision: Decision) -> int:
-    """About how many bytes a decision holds."""
+    """About how many bytes a decision holds, token ids aside."""
     parts = [part for prompt in decision.request.prompts for part in prompt]
     digests = sum(len(part.digests) for part in parts if isinstance(part, TextPart | TokenPart))
-    rows = sum(len(stage.candidates) for stage in decision.stages)
-    return _DECISION_BYTES + digests + 400 * len(parts) + _CANDIDATE_BYTES * rows
+    rows = [candidate for stage in decision.stages for candidate in stage.candidates]
+    # Each endpoint may hold each of a thousand items.
+    keys = [key for key in rows[0].facts if key[0] is EncoderMatch] if rows and decision.priced.items else []
+    names = sum(len(row.facts[key].identifiers) for key in keys for row in rows if key in row.facts)
+    sized = _PART_BYTES * len(parts) + _CANDIDATE_BYTES * len(rows) + _IDENTIFIER_BYTES * names
+    return _DECISION_BYTES + digests + sized

@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera.config.blocks import decode
-from tessera.core.facts import Joined, KVCleared, KVRemoved, KVStored, Left, Load, Scraped
+from tessera.core.facts import Joined, KVCleared, KVRemoved, KVStored, Left, Load, PrefixMatch, Scraped
 from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, block_key, extra_keys_of
 from tessera.core.matching.engine_keys import KeyMode
 from tessera.core.matching.kv_parameters import IndexerConfig, InMemoryConfig, KVBlockIndexConfig
 from tessera.core.matching.kv_wire import decode_batch
 from tessera.core.matching.precise_prefix_cache import PrecisePrefixCacheProducer
-from tessera.core.types import ItemSpan
+from tessera.core.media.digests import text_digests
+from tessera.core.parts import TextPart
+from tessera.core.types import Candidate, Ending, ItemSpan, Outcome, Usage
 
 DATA = Path(__file__).parents[2] / "data" / "kv"
 
@@ -219,6 +221,31 @@ def test_a_request_without_ids_gets_the_approximate_fact_and_it_says_so(build, o
     approximate = producer.match(request, [one])
     assert [match.is_exact for match in approximate] == [False]
     assert approximate == producer._approximate.match(request, [one])
+
+
+def test_cached_tokens_correct_the_approximate_belief_under_any_name(build, one):
+    producer = joined(PrecisePrefixCacheProducer(), one)
+    producer.name = "mine"
+    text = TextPart(num_bytes=640, digests=text_digests(b"x" * 640))
+    for request_id in ("r1", "r2"):
+        request = build.priced(160, request_id=request_id, prompts=((text,),))
+        facts = {(PrefixMatch, "mine"): producer.match(request, [one])[0]}
+        decision = build.decision(request, build.stage([Candidate(one, facts)]))
+        producer.record(decision)
+    assert facts[PrefixMatch, "mine"].num_matched_tokens == 160
+    usage = Usage(prompt_tokens=160, cached_tokens=64)
+    producer.settle(Outcome(request_id="r2", ending=Ending.FINISHED, decision=decision, usage=usage, finished_at=1.0))
+    # 64 were cached, and two blocks of 16 are allowed beyond.
+    assert producer.match(request, [one])[0].num_matched_tokens == 96
+
+
+def test_blocks_without_a_key_stay_counted_when_their_engine_is_gone(build, one):
+    producer = joined(PrecisePrefixCacheProducer(hash_seed="0"), one)
+    orphan = made(BlockHasher(seed="stranger"), range(4), one, parent_block_hash=77)
+    told(producer, [orphan, KVCleared(at=0.0, endpoint_id=one.id), orphan])
+    assert producer.num_unkeyed == 4
+    told(producer, [Left(at=0.0, endpoint=one)])
+    assert (producer.num_unkeyed, producer.index.num_blocks) == (4, 0)
 
 
 STEPS = st.lists(

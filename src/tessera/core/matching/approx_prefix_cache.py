@@ -29,22 +29,6 @@ class _Engine:
     num_first_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeliefError:
-    """How far the belief was from what engines said, summed over the requests whose cached tokens were told.
-
-    Engine tokens are scaled to the request's price before they are compared.
-    """
-
-    num_requests: int = 0
-    num_believed_tokens: int = 0
-    """Prompt tokens that were believed cached at the decision."""
-    num_cached_tokens: int = 0
-    """Prompt tokens that were."""
-    num_overestimated_tokens: int = 0
-    num_underestimated_tokens: int = 0
-
-
 @plugin("approx-prefix-cache-producer", optional_reads=(Load,))
 class ApproxPrefixCacheProducer(Producer):
     """Remember which prompts went to which endpoint, and match new prompts against that.
@@ -84,7 +68,6 @@ class ApproxPrefixCacheProducer(Producer):
         self._index = PrefixIndex()
         self._engines: dict[str, _Engine] = {}
         self._last: tuple[PricedRequest, tuple[Chain, ...]] | None = None
-        self.belief_error = BeliefError()
 
     def check(self) -> Iterator[tuple[str, str]]:
         """Whether there is a block size."""
@@ -160,7 +143,7 @@ class ApproxPrefixCacheProducer(Producer):
         self.__post_init__()
 
     def _correct(self, stage: Stage, decision: Decision, usage: Usage) -> None:
-        """Compare what was believed at the decision with what the engine says it had."""
+        """Drop what was believed at the decision beyond what the engine says it had."""
         priced, cached = decision.priced, usage.cached_tokens
         assert stage.winner is not None
         candidate = stage.candidate_of(stage.winner)
@@ -169,14 +152,6 @@ class ApproxPrefixCacheProducer(Producer):
             return
         scale = priced.num_prompt_tokens / usage.prompt_tokens
         held, claimed = round(min(cached, usage.prompt_tokens) * scale), believed.num_matched_tokens
-        error = self.belief_error
-        self.belief_error = BeliefError(
-            num_requests=error.num_requests + 1,
-            num_believed_tokens=error.num_believed_tokens + claimed,
-            num_cached_tokens=error.num_cached_tokens + held,
-            num_overestimated_tokens=error.num_overestimated_tokens + max(0, claimed - held),
-            num_underestimated_tokens=error.num_underestimated_tokens + max(0, held - claimed),
-        )
         # An engine counts whole blocks, and of a prompt that it holds entirely not the last one.
         allowed = held + round(2 * self._block_size(_load(candidate)) * scale)
         made = self._chains(priced)
