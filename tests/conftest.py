@@ -27,6 +27,8 @@ from tessera.core.types import (
     Stage,
 )
 
+from .models import write_model
+
 # A busy machine is no fault of the code under test.
 settings.register_profile("tessera", deadline=None)
 settings.load_profile("tessera")
@@ -128,6 +130,14 @@ class Build:
         profile = Profile("default", tuple(filters), tuple(scorers), picker or MaxScorePicker())
         scheduler = Scheduler({"default": profile}, SingleProfileHandler(), num_fallbacks)
         return Router(pricer=pricer or TokenProducer(), producers=(ledger,), scheduler=scheduler, memories=(ledger,))
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    """A folder with the files of a small model; see models.py."""
+    folder = tmp_path_factory.mktemp("model")
+    write_model(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -57,13 +57,13 @@ def threads(monkeypatch):
 
 
 async def test_pictures_that_we_know_are_read_on_the_loop(service, threads) -> None:
-    request = await service.read(ask(PNG, PNG), "r1")
+    request, _ = await service.read(ask(PNG, PNG), "r1")
     assert [(item.format, item.width, item.height, item.reason) for item in items(request)] == [("png", 4, 3, None)] * 2
     assert threads == []
 
 
 async def test_pillow_looks_at_the_others_in_a_thread(service, threads) -> None:
-    request = await service.read(ask(PNG, TGA, b"no picture at all"), "r1")
+    request, _ = await service.read(ask(PNG, TGA, b"no picture at all"), "r1")
     assert [(item.format, item.width, item.height, item.reason) for item in items(request)] == [
         ("png", 4, 3, None),
         ("tga", 4, 3, None),
@@ -75,7 +75,7 @@ async def test_pillow_looks_at_the_others_in_a_thread(service, threads) -> None:
 
 
 async def test_large_bodies_are_read_once_in_a_thread(service, threads) -> None:
-    request = await service.read(ask(TGA, text="x" * INLINE_BYTES), "r1")
+    request, _ = await service.read(ask(TGA, text="x" * INLINE_BYTES), "r1")
     assert [item.format for item in items(request)] == ["tga"]
     assert len(threads) == 1
     assert threading.current_thread() not in threads
@@ -83,7 +83,7 @@ async def test_large_bodies_are_read_once_in_a_thread(service, threads) -> None:
 
 async def test_a_request_is_routed_where_pillow_is_absent(service, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    request = await service.read(ask(TGA), "r1")
+    request, _ = await service.read(ask(TGA), "r1")
     assert [(item.format, item.width, item.reason) for item in items(request)] == [(None, None, "needs-pillow")]
 
 

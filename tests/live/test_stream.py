@@ -106,7 +106,8 @@ async def test_a_request_is_routed_charged_and_settled(live):
 async def test_a_gateway_that_keeps_the_body_gets_a_destination_too(live, mode):
     (routed,) = await send(live.stream(), headers(mode))
     assert routed.WhichOneof("response") == "request_headers"
-    (decision,) = live.service.decisions._decisions
+    (row,) = live.service.decisions.newest()
+    decision = live.service.decisions.find(row["request_id"])
     assert (decision.request.dialect, decision.request.guesses) == ("opaque", ("body-not-sent",))
 
 

@@ -20,6 +20,7 @@ from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, num_uncache
 from tessera.core.matching.first_token import FirstTokenTracker
 from tessera.core.media.size import Reason
 from tessera.core.parts import MediaItem
+from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
@@ -28,6 +29,7 @@ from tessera.live.extproc.handler import Ask
 from tessera.live.fleet import Fleet
 from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
+from tessera.live.tokenising import Tokenising
 from tessera.telemetry.metrics import Gauges, Metrics
 from tessera.telemetry.records import DecisionLog
 
@@ -77,6 +79,8 @@ class RouterService:
         self._ids = (f"{prefix}{number:x}" for prefix in (token_hex(4) + "-",) for number in count())
         self._predicted: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+        self.tokenising = Tokenising(router, self.metrics.failed) if router.renderer else None
+        """Nothing outside exact mode."""
         self._warned_early = False
         self._holds_streams = False
         gauges = RouterGauges(
@@ -104,8 +108,8 @@ class RouterService:
             self._first_token(first)
         self._release_due()
 
-    async def read(self, ask: Ask, request_id: str) -> InferenceRequest:
-        """What a request asks; raises RequestError.
+    async def read(self, ask: Ask, request_id: str) -> tuple[InferenceRequest, PromptTokens | None]:
+        """What a request asks, and in exact mode its prompt's token ids; raises RequestError.
 
         Small bodies are read here, and once more in the pool where a picture is of a
         format that only Pillow knows; large ones are read in the pool at once.
@@ -118,23 +122,37 @@ class RouterService:
             at=self.clock(),
             wall_at=self._wall_clock(),
         )
-        inline_bytes = INLINE_BYTES if self.profile.tokenizer is None else INLINE_TOKENISED_BYTES
+        counts_text = self.profile.tokenizer is not None and not self.profile.renders_prompts
+        inline_bytes = INLINE_TOKENISED_BYTES if counts_text else INLINE_BYTES
         is_small = len(ask.body or b"") <= inline_bytes
-        request = read(self.profile)[0] if is_small else None
-        if request is None or _has_slow_format(request):
+        found = read(self.profile) if is_small else None
+        if found is None or _has_slow_format(found[0]):
             profile = replace(self.profile, uses_pillow=True)
-            request = (await asyncio.get_running_loop().run_in_executor(self._pool, read, profile))[0]
+            found = await asyncio.get_running_loop().run_in_executor(self._pool, read, profile)
+        request, draft = found
         guesses = (*request.guesses, ask.guess) if ask.guess else request.guesses
-        return replace(request, subset=ask.subset, guesses=guesses)
+        request = replace(request, subset=ask.subset, guesses=guesses)
+        return request, await self.tokenising.tokens(request, draft) if self.tokenising else None
 
-    def decide(self, request: InferenceRequest, opened_at: float, *, shows_body: bool = False) -> Decision:
+    def decide(
+        self,
+        request: InferenceRequest,
+        opened_at: float,
+        *,
+        prompt: PromptTokens | None = None,
+        shows_body: bool = False,
+    ) -> Decision:
         """Choose the endpoints of a request that arrived at ``opened_at``, and reserve its load.
 
-        ``shows_body`` says that the gateway will show us the answer's body as it streams.
+        Args:
+            request: as ``read`` gave it.
+            opened_at: when its stream was opened.
+            prompt: its token ids, as ``read`` gave them.
+            shows_body: whether the gateway will show us the answer's body as it streams.
         """
         at = self.clock()
         rng = SeededRng(self._seed, request.request_id)
-        decision = self.router.decide(request, self.fleet.view(), at, rng)
+        decision = self.router.decide(request, self.fleet.view(), at, rng, prompt)
         self.decisions.add(decision)
         self.metrics.decided(decision, self.clock() - at)
         if decision.rejection is None:
@@ -192,6 +210,8 @@ class RouterService:
         self.open.settle_all(self.clock())
         self.router.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self.tokenising:
+            self.tokenising.close()
 
     def _follow(self, decision: Decision, opened_at: float, at: float, *, shows_body: bool) -> None:
         """Wait for the first token and the end of a request that was just sent."""

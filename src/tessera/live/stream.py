@@ -71,9 +71,9 @@ class Stream:
         return answers
 
     async def _answer(self, ask: Ask) -> list[Command]:
-        request = await self._service.read(ask, self._id)
+        request, prompt = await self._service.read(ask, self._id)
         decision = self._decision = self._service.decide(
-            request, self._opened_at, shows_body=self._handler.shows_response_body
+            request, self._opened_at, prompt=prompt, shows_body=self._handler.shows_response_body
         )
         if rejection := decision.rejection:
             raise _error_of(rejection)

@@ -141,6 +141,9 @@ class Metrics:
             "tessera_items_total", "Media items by how well their price is known.", ("modality", "basis", "reason")
         )
         self._guesses = self._counter("tessera_guesses_total", "What decisions had to guess.", ("guess",))
+        self._untokenised = self._counter(
+            "tessera_untokenised_total", "Requests matched approximately in exact mode, by reason.", ("reason",)
+        )
         self._faults = self._counter(
             "tessera_internal_errors_total", "Our own faults, by where; at stream, each is a request's 500.", ("where",)
         )
@@ -160,6 +163,8 @@ class Metrics:
             self._items.labels(str(item.item.modality), item.basis.word, reason).inc()
         for guess in decision.guesses:
             self._guesses.labels(self._word(guess.split(":", 1)[0])).inc()
+        if decision.priced.untokenised is not None:
+            self._untokenised.labels(decision.priced.untokenised).inc()
         if rejection := decision.rejection:
             self._rejections.labels(str(rejection.reason), rejection.filter or "").inc()
 

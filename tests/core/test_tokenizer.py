@@ -1,0 +1,73 @@
+"""Texts are cut only where their tokens do not depend on what stands around them."""
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+from tessera.core.tokenizer import MAX_COUNTED_CHARS, TextTokenizer
+
+
+def words(*added, pre_tokenizer=None):
+    """A tokenizer whose tokens are words, with these added tokens."""
+    vocab = {word: number for number, word in enumerate(["?", "a", "b", "▁a", "▁b", "c"])}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens([each if isinstance(each, AddedToken) else plain(each) for each in added])
+    return TextTokenizer(tokenizer.to_str().encode())
+
+
+def plain(content, **flags):
+    return AddedToken(content, **{"normalized": False, "special": True} | flags)
+
+
+def test_ids_of_a_text():
+    tokenizer = words("<x>")
+    assert tokenizer.encode("a b<x>a") == [1, 2, 6, 1]
+    assert (tokenizer.count("a b<x>a"), tokenizer.count("")) == (4, 0)
+    assert (tokenizer.id_of("<x>"), tokenizer.id_of("<y>")) == (6, None)
+
+
+def test_a_text_is_cut_at_added_tokens():
+    tokenizer = words("<x>", "<x>y", "<")
+    assert list(tokenizer.pieces("a <x>b<x>y< c")) == ["a ", 6, "b", 7, 8, " c"]
+    assert list(tokenizer.pieces("")) == []
+    assert list(tokenizer.pieces("<x>")) == [6]
+
+
+def test_pieces_have_the_tokens_of_the_whole():
+    tokenizer = words("<x>", "<x>y", "<")
+    text = "a<x> b <x>y a<<x>b"
+    pieced = [
+        each
+        for piece in tokenizer.pieces(text)
+        for each in ([piece] if isinstance(piece, int) else tokenizer.encode(piece))
+    ]
+    assert pieced == tokenizer.encode(text)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        words(),
+        words(plain("<x>", lstrip=True)),
+        words(plain("<x>", rstrip=True)),
+        words(plain("<x>", single_word=True)),
+        words(plain("<x>", normalized=True)),
+        words("<x>", pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first")),
+    ],
+    ids=["none", "lstrip", "rstrip", "single word", "normalized", "first piece"],
+)
+def test_a_text_that_must_not_be_cut_is_left_whole(tokenizer):
+    assert list(tokenizer.pieces("a<x>b")) == ["a<x>b"]
+
+
+def test_what_no_tokenizer_takes():
+    tokenizer = words("<x>")
+    assert tokenizer.encode("\ud800") is None
+    assert tokenizer.encode("a" * (MAX_COUNTED_CHARS + 1)) is None
+    assert tokenizer.count("a" * (MAX_COUNTED_CHARS + 1)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"no json"])
+def test_what_is_no_tokenizer(content):
+    with pytest.raises(ValueError, match=r"no tokenizer\.json"):
+        TextTokenizer(content)

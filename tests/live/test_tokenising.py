@@ -1,0 +1,102 @@
+"""A request waits for its token ids as long as it may, and never longer."""
+
+import asyncio
+import threading
+
+import pytest
+
+from tessera.core.draft import Draft
+from tessera.core.rendering.prompt import PromptTokens
+from tessera.live.tokenising import Tokenising
+
+DRAFT = Draft(dialect="chat")
+DONE = PromptTokens(token_ids=(1, 2))
+
+
+class Router:
+    """Tokenises when ``gate`` is open."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.num_calls = 0
+        self.fault = None
+
+    def tokenise(self, request, draft, memo):
+        self.num_calls += 1
+        self.gate.wait(10)
+        if self.fault:
+            raise self.fault
+        return DONE
+
+
+@pytest.fixture
+def router():
+    router = Router()
+    yield router
+    router.gate.set()
+
+
+@pytest.fixture
+def faults():
+    return []
+
+
+@pytest.fixture
+def tokenising(router, faults):
+    made = Tokenising(router, faults.append, budget_s=0.01)
+    yield made
+    router.gate.set()
+    made.close()
+
+
+async def test_the_ids(tokenising, router, build):
+    router.gate.set()
+    patient = Tokenising(router, print, budget_s=5.0)
+    assert await patient.tokens(build.request(), DRAFT) == DONE
+    patient.close()
+
+
+async def test_a_prompt_that_takes_too_long_is_late(tokenising, router, build):
+    assert (await tokenising.tokens(build.request(), DRAFT)).reason == "late"
+
+
+async def test_while_two_are_late_nobody_waits(tokenising, router, build):
+    for _ in range(2):
+        assert (await tokenising.tokens(build.request(), DRAFT)).reason == "late"
+    assert (await tokenising.tokens(build.request(), DRAFT)).reason == "busy"
+    assert router.num_calls == 2
+    router.gate.set()
+    async with asyncio.timeout(5):
+        while tokenising._num_late:
+            await asyncio.sleep(0)
+    patient = await tokenising.tokens(build.text_request(10_000_000), DRAFT)
+    assert patient == DONE
+
+
+async def test_longer_texts_may_take_longer(tokenising, router, build):
+    waiting = asyncio.create_task(tokenising.tokens(build.text_request(10_000_000), DRAFT))
+    await asyncio.wait([waiting], timeout=0.05)
+    assert not waiting.done()
+    router.gate.set()
+    assert await waiting == DONE
+
+
+async def test_work_that_has_not_begun_is_dropped(tokenising, router, build):
+    requests = [tokenising.tokens(build.request(), DRAFT) for _ in range(5)]
+    reasons = [found.reason for found in await asyncio.gather(*requests)]
+    assert reasons == ["late"] * 5
+    assert tokenising._num_late == 2
+    router.gate.set()
+    async with asyncio.timeout(5):
+        while tokenising._num_late:
+            await asyncio.sleep(0)
+    assert router.num_calls == 2
+
+
+async def test_a_fault_is_told_and_the_request_goes_on(router, faults, build):
+    router.fault = ValueError("ours")
+    router.gate.set()
+    made = Tokenising(router, faults.append, budget_s=5.0)
+    assert (await made.tokens(build.request(), DRAFT)).reason == "failed"
+    assert faults == ["tokenise"]
+    made.close()
