@@ -1,5 +1,6 @@
 import asyncio
 import json
+import resource
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,65 +17,10 @@ from tessera.core.matching.precise_prefix_cache import PrecisePrefixCacheProduce
 from tessera.core.types import Endpoint
 from tessera.live.kv_events import KVEvents
 
+from .kv_engine import END, endpoint_of, until
+
 LINES = (Path(__file__).parents[1] / "data" / "kv" / "events.jsonl").read_text().splitlines()
 RECORDED = [(row["topic"], row["seq"], bytes.fromhex(row["payload_hex"])) for row in map(json.loads, LINES)]
-TOPIC = RECORDED[0][0]
-END = (-1).to_bytes(8, "big", signed=True)
-
-
-class Engine:
-    """Publishes and replays batches as vLLM does, on loopback."""
-
-    def __init__(self, context, port):
-        self.history = []
-        self.asked = []
-        self.publisher = context.socket(zmq.XPUB)
-        self.publisher.setsockopt(zmq.LINGER, 0)
-        # A subscriber that comes back subscribes anew.
-        self.publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
-        try:
-            self.port = self._bind(self.publisher, port)
-        except zmq.ZMQError:
-            self.publisher.close()
-            raise
-        self.router = context.socket(zmq.ROUTER)
-        self.router.setsockopt(zmq.LINGER, 0)
-        self.replay_port = self._bind(self.router, None)
-        self.answering = asyncio.get_running_loop().create_task(self._answer())
-
-    @staticmethod
-    def _bind(socket, port):
-        if port is None:
-            return socket.bind_to_random_port("tcp://127.0.0.1")
-        socket.bind(f"tcp://127.0.0.1:{port}")
-        return port
-
-    async def subscribed(self):
-        """Wait for a subscription; its topic filter."""
-        while (frame := await asyncio.wait_for(self.publisher.recv(), 10))[:1] != b"\x01":
-            pass
-        return frame[1:].decode()
-
-    async def publish(self, number, payload, topic=TOPIC, *, remember=True, send=True):
-        if remember:
-            self.history.append((topic, number, payload))
-        if send:
-            await self.publisher.send_multipart([topic.encode(), number.to_bytes(8, "big"), payload])
-
-    async def _answer(self):
-        while True:
-            client, _, start = await self.router.recv_multipart()
-            self.asked.append(int.from_bytes(start, "big"))
-            for topic, number, payload in list(self.history):
-                if number >= self.asked[-1]:
-                    head = [client, b"", topic.encode(), number.to_bytes(8, "big")]
-                    await self.router.send_multipart([*head, payload])
-            await self.router.send_multipart([client, b"", b"", END, b""])
-
-    def stop(self):
-        self.answering.cancel()
-        self.publisher.close()
-        self.router.close()
 
 
 class Listener:
@@ -100,20 +46,6 @@ class Listener:
 
 
 @pytest.fixture
-async def engines():
-    context, made = zmq.asyncio.Context(), []
-
-    def make(port=None):
-        made.append(Engine(context, port))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.stop()
-    context.destroy(linger=0)
-
-
-@pytest.fixture
 async def listeners():
     made = []
 
@@ -124,15 +56,6 @@ async def listeners():
     yield make
     for each in made:
         await each.kv.close()
-
-
-def endpoint_of(engine, *, replays=True):
-    return Endpoint(
-        address="127.0.0.1",
-        port=8000,
-        kv_events_port=engine.port,
-        kv_replay_port=engine.replay_port if replays else None,
-    )
 
 
 def batch(*hashes, endpoint_id="x"):
@@ -308,3 +231,67 @@ async def test_nobody_is_subscribed_to_where_discovery_is_off(listeners):
     listener = listeners(discover_pods=False)
     listener.kv.follow(Endpoint(address="127.0.0.1", port=8000))
     assert listener.events == []
+
+
+async def test_each_subscription_says_whether_the_engine_is_there_and_was_heard(engines, listeners):
+    engine, listener = engines(), listeners()
+    listener.kv.follow(endpoint_of(engine, replays=False))
+    (state,) = listener.kv.subscriptions()
+    assert (state.endpoint_id, state.rank, state.is_connected, state.heard_at) == ("127.0.0.1:8000", 0, False, None)
+    await until(lambda: state.is_connected)
+    await engine.subscribed()
+    await engine.publish(0, b"\xc1 no batch")
+    await listener.until(lambda events: len(events) == 2)
+    assert state.heard_at is None
+    await engine.publish(1, batch(1))
+    await listener.until(has_stored(1))
+    assert state.heard_at == 1.0
+    engine.publisher.close()
+    await until(lambda: not state.is_connected)
+
+
+async def test_in_the_middle_of_a_batch_an_endpoint_leaves_and_nothing_more_is_told(engines, listeners):
+    engine, listener = engines(), listeners()
+    endpoint = endpoint_of(engine)
+    listener.kv.follow(endpoint)
+    await engine.subscribed()
+    events = [KVRemoved(at=0.0, endpoint_id="x", block_hashes=(number,)) for number in range(1000)]
+    await engine.publish(0, encode_batch(events, ts=0.0))
+    await listener.until(lambda told: len(told) > 1)
+    listener.kv.unfollow(endpoint.id)
+    # The first slice, behind the KVCleared of the beginning.
+    assert len(listener.events) == 1 + 256
+    assert listener.kv.subscriptions() == []
+    assert await engine.unsubscribed() == "kv@"
+    await until(lambda: len(listener.kv) == 0)
+    assert len(listener.events) == 1 + 256
+
+
+async def test_ten_thousand_joins_and_leaves_leave_no_subscription(listeners):
+    listener = listeners()
+    known = set(asyncio.all_tasks())
+    for number in range(10_000):
+        endpoint = Endpoint(address="127.0.0.1", port=1 + number, kv_events_port=9)
+        listener.kv.follow(endpoint)
+        if number % 50 == 0:
+            # This one has opened its sockets when it goes.
+            await listener.until(lambda events, name=endpoint.id: any(each.endpoint_id == name for each in events))
+        listener.kv.unfollow(endpoint.id)
+    assert len(listener.kv) <= 51
+    await until(lambda: len(listener.kv) == 0)
+    assert listener.kv.subscriptions() == []
+    await until(lambda: set(asyncio.all_tasks()) <= known)
+    assert len(listener.events) == 200
+
+
+async def test_more_engines_than_a_context_has_sockets_for_by_itself(listeners):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip("this machine allows a process fewer than 4,096 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    listener = listeners(data_parallel_size=64)
+    for port in range(1, 9):
+        listener.kv.follow(Endpoint(address="127.0.0.1", port=port, kv_events_port=65_472))
+    await listener.until(lambda events: len({(each.endpoint_id, each.rank) for each in events}) == 512)
+    assert len(listener.kv.subscriptions()) == 512
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

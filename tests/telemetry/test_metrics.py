@@ -211,3 +211,9 @@ def test_gauges_are_read_when_the_page_is(metrics):
     metrics.add_gauges(Gauges(lambda: [("tessera_things", "Things.", ("kind",), [(("a",), next(numbers))])]))
     first = value(metrics, "tessera_things", kind="a")
     assert value(metrics, "tessera_things", kind="a") == first + 1
+
+
+def test_a_family_that_ends_with_total_is_a_counter(metrics):
+    metrics.add_gauges(Gauges(lambda: [("tessera_things_total", "Things.", ("kind",), [(("a",), 3.0)])]))
+    assert value(metrics, "tessera_things_total", kind="a") == 3
+    assert "# TYPE tessera_things_total counter" in metrics.page().decode()
