@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tessera.cli.decision_table import print_decision
 from tessera.cli.demo_fleet import DemoFleet
-from tessera.cli.explain import print_decision
 from tessera.cli.options import ConfigOption, out, said_plainly
 
 if TYPE_CHECKING:

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
+from tessera.cli.decision_table import print_decision
 from tessera.cli.options import (
     ConfigOption,
     Format,
     FormatOption,
     HeaderOption,
     err,
-    out,
     parse_headers,
     print_json,
     read_config,
@@ -28,9 +26,6 @@ from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.live.metrics_page import ENGINES, read_page
 from tessera.telemetry.records import decision_record
-
-MAX_COLUMNS = 4
-"""Endpoints that a table shows side by side."""
 
 _LOAD_FIELDS = {field.name: field for field in dataclasses.fields(Load) if field.name != "at"}
 
@@ -102,73 +97,3 @@ def _fits(name: str, value: Any) -> bool:
     if name in {"running_loras", "waiting_loras"}:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     return isinstance(value, int | float) and value >= 0
-
-
-def print_decision(record: dict[str, Any]) -> None:
-    """The decision as tables: what the request weighs, then one table a stage."""
-    priced = record["priced"]
-    out.print(
-        f"[bold]{escape(record['request_id'])}[/bold] {priced['dialect']} {escape(priced['model'])}: "
-        f"{priced['num_prompt_tokens']} prompt tokens = {priced['num_text_tokens']} text + {len(priced['items'])} items"
-    )
-    for item in priced["items"]:
-        size = f"{item['width']}x{item['height']}" if item["width"] else "size unknown"
-        out.print(f"  {item['index']} {item['modality']} {size}: {item['num_tokens']} tokens, {item['basis']}")
-    for stage in record["stages"]:
-        out.print(_stage_table(stage))
-        for name, text in stage["notes"].items():
-            out.print(f"{name}: {text}", markup=False)
-        if stage["winner"] is None:
-            continue
-        behind = escape(", ".join(stage["fallbacks"])) or "nobody"
-        out.print(f"winner [bold green]{escape(stage['winner'])}[/bold green], then {behind}")
-    if record["guesses"]:
-        out.print("guessed: " + ", ".join(record["guesses"]), style="yellow", markup=False)
-    if rejection := record["rejection"]:
-        out.print(f"rejected: {rejection['reason']}: {rejection['message']}", style="red", markup=False)
-
-
-def _stage_table(stage: dict[str, Any]) -> Table:
-    """Endpoints as columns where they are few, so that all fits a terminal; as rows where they are many."""
-    names = list(next((row["scores"] for row in stage["candidates"] if row["scores"]), {}))
-    heads = ["waiting", "running", "KV in use", "in flight", "queued tokens"]
-    heads += [name.removesuffix("-scorer") for name in names] + ["total", "filtered by"]
-    rows = stage["candidates"]
-    lines = [_cells(row, names) for row in rows]
-    styles = ["bold green" if row["endpoint"] == stage["winner"] else "" for row in rows]
-    table = Table(title=f"profile {stage['profile']}")
-    if len(rows) <= MAX_COLUMNS:
-        table.add_column("", overflow="fold")
-        for name, style in zip(_short([row["endpoint"] for row in rows]), styles, strict=True):
-            table.add_column(escape(name), justify="right", style=style)
-        for head, values in zip(heads, zip(*lines, strict=True), strict=True):
-            table.add_row(head, *values)
-        return table
-    table.add_column("endpoint", no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right")
-    for row, line, style in zip(rows, lines, styles, strict=True):
-        table.add_row(escape(row["endpoint"]), *line, style=style)
-    return table
-
-
-def _short(names: list[str]) -> list[str]:
-    """The endpoints' names, ports on a line of their own; the ports alone where they share one address."""
-    hosts = {name.rpartition(":")[0] for name in names}
-    if len(hosts) == 1 and len(names) > 1:
-        return [":" + name.rpartition(":")[2] for name in names]
-    return ["\n:".join(name.rsplit(":", 1)) for name in names]
-
-
-def _cells(row: dict[str, Any], names: list[str]) -> list[str]:
-    load, mine = row["facts"].get("Load", {}), row["facts"].get("InFlightLoad", {})
-    seen = [load.get("num_waiting"), load.get("num_running"), load.get("kv_usage_fraction")]
-    ours = [mine.get("num_requests"), mine.get("num_uncached_tokens")]
-    scores = [row["scores"].get(name) for name in names]
-    return [*(_number(value) for value in (*seen, *ours, *scores, row["total"])), row["filtered_by"] or ""]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
