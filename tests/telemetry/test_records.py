@@ -262,6 +262,14 @@ class TestDecisionLog:
         decision = build.decision()
         assert without_token_ids(decision) is decision
 
+    def test_so_do_headers_that_are_kept(self, build):
+        headers = {f"x-{number}": "v" * 1020 for number in range(32)}
+        assert sum(len(name) + len(text) for name, text in headers.items()) == 32_758
+        log = DecisionLog(max_bytes=3 * 3_000 + 2 * 32_758)
+        for number in range(3):
+            log.add(build.decision(build.priced(request_id=f"r{number}", headers=headers)))
+        assert [row["request_id"] for row in log.newest()] == ["r2", "r1"]
+
     def test_a_rejected_decision_has_no_endpoint(self, build):
         log = DecisionLog()
         log.add(build.router().decide(build.request(), build.view([]), 0.0, SeededRng(7, "r1")))

@@ -121,6 +121,8 @@ def params(cls: type[C]) -> type[C]:
 FactTypes = tuple[type, ...]
 NamedFacts = tuple[tuple[type, str], ...]
 """Facts and the names of the producers they come from."""
+NamedHeaders = Iterable[tuple[str, str]]
+"""Names of headers in any case, each behind the path of the parameter that gives it; empty where none does."""
 
 
 class Plugin:
@@ -153,6 +155,10 @@ class Plugin:
     def optional_reads_of(self) -> NamedFacts:
         """Facts this instance uses where they are there, with their producers' names."""
         return tuple((fact, fact.producer) for fact in self.optional_reads)  # type: ignore[attr-defined]
+
+    def headers_read(self) -> NamedHeaders:
+        """Headers of requests that this instance looks at; they are kept of each request, cut to 1,024 characters."""
+        return ()
 
     def check(self) -> Iterator[tuple[str, str]]:
         """Problems that only the whole set of parameters shows: (parameter path, message)."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from tessera.core.dialects.json_body import KWARGS_UNREAD
 from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftText, DraftTokens
 from tessera.core.errors import RequestError
-from tessera.core.headers import KEPT_HEADERS, MAX_HEADER_CHARS, positive_number
+from tessera.core.headers import MAX_HEADER_CHARS, positive_number
 from tessera.core.media.digests import text_digests, token_digests
 from tessera.core.media.identity import Naming
 from tessera.core.media.mm_hash import HashFactors
@@ -84,7 +84,7 @@ def read_request(
         mm_processor_kwargs=draft.mm_processor_kwargs,
         media_io_kwargs=draft.media_io_kwargs,
         objective=_objective(headers),
-        headers={name: value[:MAX_HEADER_CHARS] for name in KEPT_HEADERS if (value := headers.get(name)) is not None},
+        headers={name: text[:MAX_HEADER_CHARS] for name, text in headers.items() if name in profile.kept_headers},
         body_bytes=len(body or b""),
         guesses=tuple(draft.guesses),
     )

@@ -1,8 +1,7 @@
 """The spine: what was asked, what it weighs, what was chosen, what came of it.
 
-Each value is frozen and holds the one before it. No value refers to the bytes of
-a body or the text of a prompt: a text part keeps its length and its digests, a
-media part its identity, size and length.
+Each value is frozen and holds the one before it. No value refers to the bytes of a body or the text of a prompt: a text
+part keeps its length and its digests, a media part its identity, size and length.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,6 +10,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tessera.core.errors import DropReason
+from tessera.core.headers import KEPT_HEADERS
 from tessera.core.parts import MediaItem, Prompt, TextTokens
 
 
@@ -68,7 +68,7 @@ class InferenceRequest:
     """``ip:port`` of the endpoints that the gateway allows; nothing where it does not restrict."""
     objective: Objective = Objective()
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The headers that the router may look at, names in lower case."""
+    """The headers that are kept, names in lower case."""
     body_bytes: int = 0
     guesses: tuple[str, ...] = ()
     """What reading fell back to, ``body-reread`` for example."""
@@ -95,6 +95,8 @@ class ModelProfile:
     """Keys of a link's query that do not tell one item from another."""
     dialects: frozenset[str] | None = None
     """Names of the dialects that are read; nothing: all that there are."""
+    kept_headers: frozenset[str] = KEPT_HEADERS
+    """Names, in lower case, of the headers that are kept of a request."""
     max_items: int = 1024
     """Media items a request may carry (vLLM's own default is 999 for each modality)."""
     max_parts: int = 65_536
@@ -226,9 +228,8 @@ F = TypeVar("F", bound=Fact)
 class Candidate:
     """One endpoint under consideration, with what the producers know of it.
 
-    ``candidate[Load]`` is the default producer's fact; ``candidate.fact(PrefixMatch,
-    name)`` that of a named one. Absent facts are a ``KeyError``: the loader makes
-    sure that a plugin's facts have a producer.
+    ``candidate[Load]`` is the default producer's fact; ``candidate.fact(PrefixMatch, name)`` that of a named one.
+    Absent facts are a ``KeyError``: the loader makes sure that a plugin's facts have a producer.
     """
 
     __slots__ = ("endpoint", "facts")

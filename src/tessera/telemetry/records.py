@@ -180,4 +180,5 @@ def _size_of(decision: Decision) -> int:
     keys = [key for key in rows[0].facts if key[0] is EncoderMatch] if rows and decision.priced.items else []
     names = sum(len(row.facts[key].identifiers) for key in keys for row in rows if key in row.facts)
     sized = _PART_BYTES * len(parts) + _CANDIDATE_BYTES * len(rows) + _IDENTIFIER_BYTES * names
-    return _DECISION_BYTES + digests + sized
+    headers = sum(len(name) + len(text) for name, text in decision.request.headers.items())
+    return _DECISION_BYTES + digests + headers + sized

@@ -122,24 +122,24 @@ def test_what_is_no_token_names_nobody(token):
     assert endpoint_named(token) is None
 
 
+TOKEN, IDS = "encodedEndpointHeaderConfig.header", "sessionIdConfig.sources"
+
+
 @pytest.mark.parametrize(
-    ("fields", "paths"),
+    ("fields", "read"),
     [
-        ({}, ["strategy"]),
-        (
-            {"encoded_endpoint_header_config": EncodedEndpointHeader(header="x-mine")},
-            ["strategy", "encodedEndpointHeaderConfig.header"],
-        ),
-        ({"strategy": "session_id"}, []),
+        ({}, [(TOKEN, "x-session-token")]),
+        ({"encoded_endpoint_header_config": EncodedEndpointHeader(header="X-Mine")}, [(TOKEN, "X-Mine")]),
+        ({"strategy": "session_id"}, [(f"{IDS}[0].header", "x-session-id")]),
         (
             {
                 "strategy": "session_id",
                 "session_id_config": SessionIds(sources=(SessionIdSource(attribute="a"), SessionIdSource(header="b"))),
             },
-            ["sessionIdConfig.sources[1].header"],
+            [(f"{IDS}[1].header", "b")],
         ),
     ],
 )
-def test_what_has_no_effect_is_said(fields, paths):
+def test_its_headers_are_some_to_keep(fields, read):
     for cls in (SessionAffinityFilter, SessionAffinityScorer):
-        assert [path for path, _ in cls(**fields).cautions()] == paths
+        assert list(cls(**fields).headers_read()) == read

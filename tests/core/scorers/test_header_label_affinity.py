@@ -22,9 +22,7 @@ def test_one_without_the_other_is_a_problem(fields, missing):
     assert list(HeaderLabelAffinityScorer(header_name="x", label_key="y").check()) == []
 
 
-def test_a_header_that_is_not_kept_is_worth_a_warning():
-    assert [path for path, _ in HeaderLabelAffinityScorer(header_name="x-team", label_key="y").cautions()] == [
-        "headerName"
-    ]
-    assert list(HeaderLabelAffinityScorer(header_name="X-Session-Id", label_key="y").cautions()) == []
-    assert list(HeaderLabelAffinityScorer().cautions()) == []
+def test_its_header_is_one_to_keep():
+    scorer = HeaderLabelAffinityScorer(header_name="X-Team", label_key="y")
+    assert list(scorer.headers_read()) == [("headerName", "X-Team")]
+    assert list(HeaderLabelAffinityScorer().headers_read()) == []

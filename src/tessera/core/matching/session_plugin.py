@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from tessera.core.matching.sessions import EncodedEndpointHeader, SessionIds, Sessions, Strategy
-from tessera.core.plugin import Plugin
+from tessera.core.plugin import NamedHeaders, Plugin
 from tessera.core.types import Decision
 
 
@@ -25,6 +25,10 @@ class SessionPlugin(Plugin):
         self._sessions = Sessions(
             self.strategy, self.encoded_endpoint_header_config, self.session_id_config, self.profile_name
         )
+
+    def headers_read(self) -> NamedHeaders:
+        """Where a request's session stands."""
+        return self._sessions.headers_read()
 
     def cautions(self) -> Iterator[tuple[str, str]]:
         """What of the parameters has no effect."""

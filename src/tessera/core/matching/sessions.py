@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
-from tessera.core.headers import KEPT_HEADERS
 from tessera.core.media.digests import text_hash
-from tessera.core.plugin import Range, params
+from tessera.core.plugin import NamedHeaders, Range, params
 from tessera.core.types import Candidate, Decision, Endpoint, InferenceRequest, Stage
 
 MAX_SESSIONS: Final = 65_536
@@ -94,15 +93,19 @@ class Sessions:
         """Sessions that are remembered."""
         return len(self._bound)
 
+    def headers_read(self) -> NamedHeaders:
+        """Where a request's session stands: the token's header, or those of ids."""
+        if self.strategy == "encoded_endpoint_header":
+            yield "encodedEndpointHeaderConfig.header", self.token.header
+            return
+        for index, source in enumerate(self.ids.sources):
+            if source.header:
+                yield f"sessionIdConfig.sources[{index}].header", source.header
+
     def cautions(self) -> Iterator[tuple[str, str]]:
         """What of the parameters has no effect: (parameter path, message)."""
-        names = [(f"sessionIdConfig.sources[{n}].header", source.header) for n, source in enumerate(self.ids.sources)]
         if self.strategy == "encoded_endpoint_header":
-            names = [("encodedEndpointHeaderConfig.header", self.token.header)]
             yield "strategy", "the token is read, but answers do not carry it yet: clients must know it otherwise"
-        for path, name in names:
-            if name and name.lower() not in KEPT_HEADERS:
-                yield path, f"Tessera keeps no {name} of a request: it says nothing"
 
     def home(self, request: InferenceRequest, candidates: Sequence[Candidate]) -> Candidate | None:
         """The candidate that the request's session belongs to, if it is among them."""

@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from tessera.core.headers import KEPT_HEADERS
-from tessera.core.plugin import Scorer, plugin
+from tessera.core.plugin import NamedHeaders, Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("header-label-affinity-scorer")
 class HeaderLabelAffinityScorer(Scorer):
-    """1 for endpoints whose label equals the value of a header of the request, else 0.
-
-    Only headers that Tessera keeps of a request are seen.
-    """
+    """1 for endpoints whose label equals the value of a header of the request, else 0."""
 
     header_name: str = ""
     """The header; without it and the label everybody has 0."""
@@ -28,10 +24,9 @@ class HeaderLabelAffinityScorer(Scorer):
             if other and not value:
                 yield key, "got none, expected a name"
 
-    def cautions(self) -> Iterator[tuple[str, str]]:
-        """Whether the header is one that is kept."""
-        if self.header_name and self.header_name.lower() not in KEPT_HEADERS:
-            yield "headerName", f"Tessera keeps no {self.header_name} of a request: everybody has 0"
+    def headers_read(self) -> NamedHeaders:
+        """The header, where there is one."""
+        return [("headerName", self.header_name)] if self.header_name else []
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate; 0 for a request without the header."""
