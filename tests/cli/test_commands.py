@@ -315,6 +315,25 @@ def test_envoy_config_lists_only_who_may_face_a_client(endpoints: Path) -> None:
     assert "10.0.0.2" not in result.stdout
 
 
+SESSIONS = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: queue-scorer}, {type: session-affinity-filter, parameters: {strategy: STRATEGY}}]
+"""
+
+
+@pytest.mark.parametrize(("strategy", "mode"), [("encoded_endpoint_header", "SEND"), ("session_id", "SKIP")])
+def test_envoy_config_shows_answers_to_plugins_that_add_to_them(
+    endpoints: Path, tmp_path: Path, strategy: str, mode: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(SESSIONS.replace("STRATEGY", strategy))
+    result = run("envoy-config", "--endpoints", endpoints, "--config", config)
+    assert f'"response_header_mode": "{mode}"' in result.stdout
+    said = "answers carry the token only where the gateway sends us their headers"
+    assert (said in run("check", config).output) is (mode == "SEND")
+
+
 def test_serve_refuses_a_plugin_that_is_missing(endpoints: Path) -> None:
     result = run("serve", "--config", shipped("llm-d-e-pd.yaml"), "--endpoints", endpoints)
     assert result.exit_code == 2

@@ -74,3 +74,25 @@ def test_they_are_bounded(config):
             "x-32 is one header too many: at most 32 may be named, all plugins together"
         )
     }
+
+
+def test_who_writes_into_answers_is_asked(config):
+    router = load_data(config("queue-scorer", "session-affinity-filter", by_ids("x-user", kind="scorer"))).router
+    assert [each.type for each in router.answering] == ["session-affinity-filter"]
+    assert load_data(config("queue-scorer", by_ids("x-user"))).router.answering == ()
+
+
+def test_who_stands_in_no_profile_is_not(config):
+    profiles = [{"name": "default", "plugins": [{"pluginRef": "queue-scorer"}]}]
+    data = config("queue-scorer", "session-affinity-filter", schedulingProfiles=profiles)
+    assert load_data(data).router.answering == ()
+
+
+def test_what_an_answer_is_read_by_may_not_be_written(config):
+    token = {"encodedEndpointHeaderConfig": {"header": "Content-Length"}}
+    found = problems(config({"type": "session-affinity-filter", "parameters": token}))
+    assert found == {
+        "plugins[0].parameters.encodedEndpointHeaderConfig.header": (
+            "Content-Length tells clients how to read the answer; name a header of its own"
+        )
+    }

@@ -1,6 +1,7 @@
 """The whole road of a decision: what is believed, who is chosen, what is remembered."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tessera.core.facts import EndpointState, FirstToken, FleetView, InFlightLoa
 from tessera.core.filters.concurrency_detector import ConcurrencyDetector
 from tessera.core.filters.decode import DecodeFilter
 from tessera.core.parts import TextPart
+from tessera.core.plugin import Scorer
 from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
@@ -204,3 +206,21 @@ class TestMemory:
 def test_tokenising_says_why_there_are_no_ids(build):
     request, draft = Router.read(b"", {}, ModelProfile(), request_id="r", at=0.0, wall_at=0.0)
     assert build.router().tokenise(request, draft, None) == PromptTokens(reason="no-renderer")
+
+
+class Writes(Scorer):
+    """Adds headers to answers, and notes for which endpoint."""
+
+    def __init__(self, **headers):
+        self.headers = headers
+
+    def answer_headers(self, decision, served):
+        return {name: f"{value} {served.id}" for name, value in self.headers.items()}
+
+
+def test_answers_get_the_headers_of_every_plugin_that_writes_some(build):
+    decision, served = build.decision(), build.endpoint(2)
+    router = build.router()
+    assert router.answer_headers(decision, served) == {}
+    router = replace(router, answering=(Writes(a="one"), Writes(a="two", b="two")))
+    assert router.answer_headers(decision, served) == {"a": "one 10.0.0.2:8000", "b": "two 10.0.0.2:8000"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tessera.core.errors import ConfigError
-from tessera.live.envoy import EnvoySettings, envoy_config
+from tessera.live.envoy import BodyMode, EnvoySettings, envoy_config
 from tessera.live.envoy_clusters import endpoints_config, write_endpoints
 
 
@@ -52,3 +52,29 @@ def test_every_value_that_envoy_could_not_use_is_named_at_once() -> None:
         "listen_address",
         "ext_proc_address",
     ]
+
+
+@pytest.mark.parametrize(
+    ("shows", "mode", "options"),
+    [
+        (False, "SKIP", {"receiving_namespaces": {"untyped": ["envoy.lb", "tessera"]}}),
+        (
+            True,
+            "SEND",
+            {
+                "forwarding_namespaces": {"untyped": ["envoy.lb"]},
+                "receiving_namespaces": {"untyped": ["envoy.lb", "tessera"]},
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("body_mode", list(BodyMode))
+def test_responses_are_shown_to_us_only_where_somebody_looks(
+    shows: bool, mode: str, options: dict[str, object], body_mode: BodyMode
+) -> None:
+    settings = EnvoySettings(shows_response_headers=shows, body_mode=body_mode)
+    manager = envoy_config(settings)["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]
+    (ext_proc,) = [each for each in manager["typed_config"]["http_filters"] if each["name"] == "ext_proc"]
+    assert ext_proc["typed_config"]["processing_mode"]["response_header_mode"] == mode
+    assert ext_proc["typed_config"]["processing_mode"]["response_trailer_mode"] == "SEND"
+    assert ext_proc["typed_config"]["metadata_options"] == options

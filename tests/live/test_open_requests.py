@@ -213,6 +213,20 @@ class TestOutcome:
             201,
         )
 
+    def test_the_stream_says_who_served_where_no_log_does(self, build):
+        for entry, served in ((None, "10.0.0.2:8000"), ({}, "10.0.0.2:8000"), ({"endpoint": "10.0.0.3:8000"},) * 2):
+            desk = Desk(build)
+            desk.open.responded("r1", 200, "10.0.0.2:8000")
+            if entry is not None:
+                desk.log(101.0, **entry)
+            desk.end(101.0)
+            assert desk.outcome.endpoint == (served if isinstance(served, str) else served["endpoint"])
+
+    def test_a_response_without_status_says_none(self, desk):
+        desk.open.responded("r1", None)
+        desk.end(101.0)
+        assert (desk.outcome.status, desk.outcome.endpoint) == (None, "10.0.0.1:8000")
+
     def test_a_log_without_status_leaves_the_streams(self, desk):
         desk.open.responded("r1", 404)
         desk.open.responded("unknown", 500)

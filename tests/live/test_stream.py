@@ -9,6 +9,7 @@ import pytest
 from tessera.core.facts import InFlightLoad, Joined, Left, Load, Scraped
 from tessera.core.filters.cached_media import CachedMediaFilter
 from tessera.core.filters.concurrency_detector import ConcurrencyDetector
+from tessera.core.filters.session_affinity import SessionAffinityFilter
 from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.plugin import Scorer
 from tessera.core.types import Ending, Finding, ModelProfile
@@ -238,3 +239,92 @@ async def test_a_finding_is_one_warning(live, caplog):
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert said == ["the price is wrong; set it: ..."]
     assert live.load == InFlightLoad()
+
+
+def response(status="200", served=None):
+    value = pb.HeaderValue(key=":status", raw_value=status.encode())
+    message = pb.ProcessingRequest(response_headers=pb.HttpHeaders(headers=pb.HeaderMap(headers=[value])))
+    if served is not None:
+        lb = message.metadata_context.filter_metadata["envoy.lb"]
+        lb.update({"x-gateway-destination-endpoint-served": served})
+    return message
+
+
+@pytest.fixture
+def answering(build):
+    """One whose answers carry tokens of sessions, over three endpoints, the first of which wins."""
+    keeper = SessionAffinityFilter()
+    one = Fixture(build, filters=[keeper])
+    one.service.router = replace(one.service.router, answering=(keeper,))
+    for number in (2, 3):
+        one.service.observe(Joined(at=100.0, endpoint=build.endpoint(number)))
+        busy = Load(num_waiting=9, num_running=9, kv_usage_fraction=0.9, at=100.0)
+        one.service.observe(Scraped(at=100.0, endpoint_id=f"10.0.0.{number}:8000", load=busy))
+    yield one
+    one.service.close()
+
+
+def added(answer):
+    """The headers that an answer to a response's headers adds."""
+    assert answer.WhichOneof("response") == "response_headers"
+    options = answer.response_headers.response.header_mutation.set_headers
+    return {each.header.key: each.header.raw_value.decode() for each in options}
+
+
+FIRST, SECOND = "ZGVmYXVsdC8xMC4wLjAuMTo4MDAw", "ZGVmYXVsdC8xMC4wLjAuMjo4MDAw"
+
+
+@pytest.mark.parametrize("mode", [MODES.BUFFERED, MODES.FULL_DUPLEX_STREAMED])
+@pytest.mark.parametrize(
+    ("status", "served", "token", "server"),
+    [
+        ("200", "10.0.0.2:8000", SECOND, "said"),
+        ("499", "10.0.0.1:8000", FIRST, "said"),
+        ("200", None, FIRST, "assumed"),
+        ("200", "10.9.9.9:1", None, "stranger"),
+        ("500", "10.0.0.2:8000", None, None),
+        ("503", None, None, None),
+        ("", "10.0.0.2:8000", None, None),
+    ],
+)
+async def test_an_answer_carries_the_token_of_who_served(answering, mode, status, served, token, server):
+    stream = answering.stream()
+    *_, routed = await send(stream, headers(mode), body())
+    assert routed.WhichOneof("response") == "request_body"
+    (answer,) = await send(stream, response(status, served))
+    assert added(answer) == ({} if token is None else {"x-session-token": token})
+    page = answering.service.metrics.page().decode()
+    counted = [line for line in page.splitlines() if line.startswith("tessera_answer_headers_total{")]
+    assert counted == ([f'tessera_answer_headers_total{{server="{server}"}} 1.0'] if server else [])
+    stream.closed()
+    (outcome,) = answering.outcomes
+    assert outcome.endpoint == (served or "10.0.0.1:8000")
+    assert outcome.status == (int(status) if status else None)
+
+
+async def test_the_token_leads_back(answering):
+    with_token = headers()
+    with_token.request_headers.headers.headers.add(key="x-session-token", raw_value=SECOND.encode())
+    _, routed = await send(answering.stream(), with_token, body())
+    assert routed.dynamic_metadata["envoy.lb"]["x-gateway-destination-endpoint"] == "10.0.0.2:8000"
+    assert "x-session-token" not in routed.request_body.response.header_mutation.remove_headers
+
+
+async def test_a_response_before_a_decision_is_let_through(answering):
+    stream = answering.stream()
+    _, answer = await send(stream, headers(), response("413"))
+    assert added(answer) == {}
+
+
+async def test_a_fault_leaves_the_answer_as_it_is(answering, monkeypatch):
+    def breaks(decision, served):
+        raise KeyError("a secret")
+
+    stream = answering.stream()
+    await send(stream, headers(), body())
+    monkeypatch.setattr(answering.service.router.answering[0], "answer_headers", breaks)
+    (answer,) = await send(stream, response())
+    assert added(answer) == {}
+    assert b'tessera_internal_errors_total{where="answer"} 1.0' in answering.service.metrics.page()
+    stream.closed()
+    assert [outcome.ending for outcome in answering.outcomes] == [Ending.FINISHED]

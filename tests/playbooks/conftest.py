@@ -1,7 +1,8 @@
 """A conversation on one ext_proc stream: ``play >> what arrives``, ``play << what must leave``.
 
 Whatever leaves must be asserted before the next message comes, and before the
-test ends. An ``Ask`` is answered with ``decide`` or ``refuse``.
+test ends. An ``Ask`` is answered with ``decide`` or ``refuse``, ``ResponseHeaders`` with
+``respond``.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
-from tessera.live.extproc.handler import Ask, ResponseBegan, ResponseStatus, Send, StreamHandler
+from tessera.live.extproc.handler import Ask, ResponseBegan, ResponseHeaders, Send, StreamHandler
 
 MODES = pb.ProcessingMode
 DESTINATION = "x-gateway-destination-endpoint"
@@ -33,6 +34,13 @@ class Route:
     request_id: str = "r1"
     extra: tuple[tuple[str, str], ...] = ()
     removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Added:
+    """The answer to a response's headers, with more of them."""
+
+    headers: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,15 @@ def plain(command):
     if not common.HasField("header_mutation"):
         assert answer == pb.ProcessingResponse(**{kind: type(inner)()})
         return Continue(kind)
-    return route(answer, kind, common)
+    return added(common) if kind == "response_headers" else route(answer, kind, common)
+
+
+def added(common):
+    options = common.header_mutation.set_headers
+    assert all(each.append_action == pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD for each in options)
+    assert not common.clear_route_cache
+    assert not common.header_mutation.remove_headers
+    return Added(tuple((each.header.key, each.header.raw_value.decode()) for each in options))
 
 
 def route(answer, kind, common):
@@ -132,6 +148,10 @@ class Playbook:
         assert self.left == []
         self.handle(self.handler.decided(destinations or ("10.0.0.1:80",), "r1", extra, self.at))
 
+    def respond(self, **headers):
+        assert self.left == []
+        self.handle(self.handler.responded(headers))
+
     def refuse(self, error):
         assert self.left == []
         self.handle(self.handler.refused(error))
@@ -174,9 +194,14 @@ class Playbook:
         return pb.ProcessingRequest(request_trailers=pb.HttpTrailers())
 
     @staticmethod
-    def response_headers(status="200", *, as_text=False):
+    def response_headers(status="200", *, as_text=False, metadata=None, attributes=None):
         value = pb.HeaderValue(key=":status", **({"value": status} if as_text else {"raw_value": status.encode()}))
-        return pb.ProcessingRequest(response_headers=pb.HttpHeaders(headers=pb.HeaderMap(headers=[value])))
+        message = pb.ProcessingRequest(response_headers=pb.HttpHeaders(headers=pb.HeaderMap(headers=[value])))
+        if metadata is not None:
+            message.metadata_context.filter_metadata["envoy.lb"].update(metadata)
+        if attributes is not None:
+            message.attributes["envoy.filters.http.ext_proc"].update(attributes)
+        return message
 
     @staticmethod
     def response_body(data, *, end=False):
@@ -186,8 +211,8 @@ class Playbook:
     def response_trailers():
         return pb.ProcessingRequest(response_trailers=pb.HttpTrailers())
 
-    Continue, Route, Piece, Refusal = Continue, Route, Piece, Refusal
-    ResponseBegan, ResponseStatus = ResponseBegan, ResponseStatus
+    Added, Continue, Route, Piece, Refusal = Added, Continue, Route, Piece, Refusal
+    ResponseBegan, ResponseHeaders = ResponseBegan, ResponseHeaders
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ def routed(play, response_mode="NONE", request_mode="BUFFERED"):
 def test_headers_and_trailers_in_every_mode(play, request_mode, response_mode):
     routed(play, response_mode, request_mode)
     play >> play.response_headers("200")
-    play << play.ResponseStatus(200)
+    play << play.ResponseHeaders(200)
+    play.respond()
     play << play.Continue("response_headers")
     play >> play.response_trailers()
     play << play.Continue("response_trailers")
@@ -53,12 +54,52 @@ def test_a_full_duplex_body_that_ends_empty(play):
     play << play.Piece("response_body", b"", True)
 
 
-@pytest.mark.parametrize(("text", "status"), [("503", 503), ("200", 200), ("", 0), ("abc", 0), ("²", 0)])
+@pytest.mark.parametrize("request_mode", MODES)
+def test_headers_may_be_added_in_every_mode(play, request_mode):
+    play >> play.headers(request_mode, at_once=True)
+    play.left.clear()
+    if request_mode != "NONE":
+        play >> play.body(b"{}")
+        play.left.clear()
+    play.decide("10.0.0.1:80", "10.0.0.2:80")
+    play.left.clear()
+    play >> play.response_headers(metadata={SERVED: "10.0.0.2:80"})
+    play << play.ResponseHeaders(200, "10.0.0.2:80")
+    play.respond(**{"x-session-token": "dA=="})
+    play << play.Added((("x-session-token", "dA=="),))
+
+
+SERVED = "x-gateway-destination-endpoint-served"
+ADDRESS = "upstream.address"
+
+
+@pytest.mark.parametrize(
+    ("told", "served"),
+    [
+        ({}, None),
+        ({"metadata": {SERVED: "10.0.0.2:80"}}, "10.0.0.2:80"),
+        ({"metadata": {SERVED: "[::1]:80"}, "attributes": {ADDRESS: "10.0.0.1:80"}}, "[::1]:80"),
+        ({"metadata": {"x-gateway-destination-endpoint": "10.0.0.1:80"}, "attributes": {ADDRESS: "a:1"}}, "a:1"),
+        ({"metadata": {SERVED: 7.0}, "attributes": {ADDRESS: ""}}, None),
+    ],
+)
+def test_who_served_as_far_as_the_gateway_says(play, told, served):
+    routed(play)
+    play >> play.response_headers("404", **told)
+    play << play.ResponseHeaders(404, served)
+    play.respond()
+    play << play.Continue("response_headers")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("503", 503), ("200", 200), ("", None), ("abc", None), ("²", None), ("2" * 5000, None)]
+)
 @pytest.mark.parametrize("as_text", [True, False])
 def test_the_status(play, text, status, as_text):
     routed(play)
     play >> play.response_headers(text, as_text=as_text)
-    play << play.ResponseStatus(status)
+    play << play.ResponseHeaders(status)
+    play.respond()
     play << play.Continue("response_headers")
 
 
@@ -69,6 +110,8 @@ def test_a_response_without_status_or_request(play):
     message = play.response_headers()
     message.response_headers.headers.headers[0].key = "server"
     play >> message
+    play << play.ResponseHeaders(None)
+    play.respond()
     play << play.Continue("response_headers")
 
 

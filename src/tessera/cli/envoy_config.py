@@ -41,5 +41,6 @@ def print_envoy_config(
             num_retries=loaded.routing.fallbacks,
             max_body_bytes=loaded.routing.max_body_bytes,
             body_mode=body_mode,
+            shows_response_headers=bool(loaded.router.answering),
         )
         typer.echo(json.dumps(envoy_config(settings), indent=2))

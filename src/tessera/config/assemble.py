@@ -64,6 +64,7 @@ def make_router(plan: Plan) -> Router:
         producers=tuple(plugin for plugin in ordered if isinstance(plugin, Producer)),
         scheduler=Scheduler(profiles=profiles, handler=handlers[0], num_fallbacks=plan.envelope.routing.fallbacks),
         memories=tuple(plugin for plugin in ordered if _remembers(plugin) and plugin not in pricers[1:]),
+        answering=tuple(plugin for plugin in ordered if list(plugin.headers_written())),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tessera.config.blocks import decode
 from tessera.config.exact_mode import renderer_of, tokenizer_of
-from tessera.config.header_names import kept_headers
+from tessera.config.header_names import check_written, kept_headers
 from tessera.config.model_folder import read_model_files
 from tessera.config.plan import Plan
 from tessera.core.errors import ConfigError, Problem
@@ -33,6 +33,7 @@ def furnish(plan: Plan, router: Router, profile: ModelProfile, folder: Path) -> 
     What is wrong becomes a problem of the plan; a file that is missing, a warning.
     """
     profile = replace(profile, kept_headers=kept_headers(plan))
+    check_written(plan)
     pricer = router.pricer
     if not isinstance(pricer, TokenProducer):
         return router, profile

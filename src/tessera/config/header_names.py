@@ -1,7 +1,7 @@
 """Which headers do the plugins name, and may they?"""
 
 from tessera.config.plan import Declared, Plan
-from tessera.core.headers import KEPT_HEADERS, MAX_NAMED_HEADERS, why_not_kept
+from tessera.core.headers import KEPT_HEADERS, MAX_NAMED_HEADERS, why_not_kept, why_not_written
 
 
 def kept_headers(plan: Plan) -> frozenset[str]:
@@ -21,6 +21,14 @@ def kept_headers(plan: Plan) -> frozenset[str]:
             place, f"{name} is one header too many: at most {MAX_NAMED_HEADERS} may be named, all plugins together"
         )
     return KEPT_HEADERS | named.keys()
+
+
+def check_written(plan: Plan) -> None:
+    """Headers of answers that no plugin may write become problems of the plan."""
+    for declared, plugin in plan.plugins():
+        for where, name in plugin.headers_written():
+            if why := why_not_written(name):
+                plan.problem(_place(declared, where), why)
 
 
 def _place(declared: Declared, where: str) -> str:

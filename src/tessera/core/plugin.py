@@ -160,6 +160,10 @@ class Plugin:
         """Headers of requests that this instance looks at; they are kept of each request, cut to 1,024 characters."""
         return ()
 
+    def headers_written(self) -> NamedHeaders:
+        """Headers that ``answer_headers`` may give; where there are any, the gateway must show us answers' headers."""
+        return ()
+
     def check(self) -> Iterator[tuple[str, str]]:
         """Problems that only the whole set of parameters shows: (parameter path, message)."""
         return iter(())
@@ -177,6 +181,10 @@ class Plugin:
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
         """Learn what came of it; exactly once a request."""
         return ()
+
+    def answer_headers(self, decision: Decision, served: Endpoint) -> Mapping[str, str]:
+        """Headers for the answer that ``served`` gives to the client. A question: it changes nothing."""
+        return {}
 
     def close(self) -> None:
         """Give back what the plugin holds."""

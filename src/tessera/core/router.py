@@ -19,6 +19,7 @@ from tessera.core.types import (
     Basis,
     Candidate,
     Decision,
+    Endpoint,
     FactKey,
     Finding,
     InferenceRequest,
@@ -45,6 +46,8 @@ class Router:
     renderer: PromptRenderer | None = None
     """What makes token ids of prompts; nothing outside exact mode."""
     stale_after_s: float = STALE_AFTER_S
+    answering: tuple[Plugin, ...] = ()
+    """Every plugin that adds headers to answers; where there is one, gateways must show us answers' headers."""
 
     @staticmethod
     def read(
@@ -131,6 +134,13 @@ class Router:
         findings: list[Finding] = []
         self._tell(lambda memory: findings.extend(memory.settle(outcome)))
         return findings
+
+    def answer_headers(self, decision: Decision, served: Endpoint) -> dict[str, str]:
+        """What to add to the headers of the answer that ``served`` gives; of two values for one name, the first."""
+        found: dict[str, str] = {}
+        for plugin in self.answering:
+            found = {**plugin.answer_headers(decision, served), **found}
+        return found
 
     def close(self) -> None:
         """Close every plugin; raises as ``settle``."""

@@ -171,6 +171,7 @@ class LiveRouter:
             num_retries=settings.config.routing.fallbacks,
             max_body_bytes=settings.config.routing.max_body_bytes,
             body_mode=settings.body_mode,
+            shows_response_headers=bool(settings.config.router.answering),
         )
         self.envoy = await EnvoyProcess.start(envoy_config(envoy_settings), concurrency=envoy_settings.concurrency)
         names = {LISTENER: "envoy", BASELINE_LISTENER: "baseline"}

@@ -96,6 +96,8 @@ class EnvoySettings:
     progress_interval_s: float | None = None
     """How often the access log also tells of a request that still runs, so that its first token is known while it
     streams (``intermediate_log_entry`` is true then); at least 0.001. None: one entry, at the end."""
+    shows_response_headers: bool = False
+    """Whether Envoy sends us each response's headers, with the endpoint that served: one message more a response."""
     concurrency: int = 2
     """Envoy's worker threads, at least 1."""
 
@@ -226,7 +228,7 @@ def _ext_proc_filter(settings: EnvoySettings) -> dict[str, Any]:
             "request_header_mode": "SEND",
             "request_body_mode": settings.body_mode.value,
             "request_trailer_mode": "SEND" if settings.body_mode is BodyMode.FULL_DUPLEX_STREAMED else "SKIP",
-            "response_header_mode": "SKIP",
+            "response_header_mode": "SEND" if settings.shows_response_headers else "SKIP",
             "response_body_mode": "NONE",
             # Nobody sends trailers; this keeps the stream open, and so its end is the request's end.
             "response_trailer_mode": "SEND",
@@ -234,10 +236,16 @@ def _ext_proc_filter(settings: EnvoySettings) -> dict[str, Any]:
         message_timeout=_duration(settings.message_timeout_s),
         failure_mode_allow=True,
         allow_mode_override=True,
-        metadata_options={"receiving_namespaces": {"untyped": [LB_NAMESPACE, OWN_NAMESPACE]}},
+        metadata_options=_metadata_options(settings),
         # Told apart from our own answers by this code; the client sees 503.
         status_on_error={"code": "BadGateway"},
     )
+
+
+def _metadata_options(settings: EnvoySettings) -> dict[str, Any]:
+    """What Envoy takes from our answers, and what it tells us: who served, where it shows us responses."""
+    told = {"forwarding_namespaces": {"untyped": [LB_NAMESPACE]}} if settings.shows_response_headers else {}
+    return told | {"receiving_namespaces": {"untyped": [LB_NAMESPACE, OWN_NAMESPACE]}}
 
 
 def _sse_usage_filter() -> dict[str, Any]:

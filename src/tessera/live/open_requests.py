@@ -45,6 +45,8 @@ class _Open:
     opened_at: float
     """When the request's first message came."""
     status: int | None = None
+    served: str | None = None
+    """``ip:port`` that served, by the stream."""
     first_token_at: float | None = None
     first_token_source: FirstTokenSource | None = None
     ended_at: float | None = None
@@ -99,10 +101,10 @@ class OpenRequests:
         """A request ended without an endpoint: cancelled by the client, or rejected by us with that error code."""
         self._settle(Outcome(request_id=request_id, ending=ending, status=status, refusal=refusal, finished_at=at))
 
-    def responded(self, request_id: str, status: int) -> None:
-        """The response's status was seen on the stream."""
+    def responded(self, request_id: str, status: int | None, served: str | None = None) -> None:
+        """The response's status was seen on the stream, and perhaps which endpoint served."""
         if request := self._open.get(request_id):
-            request.status = status
+            request.status, request.served = status, served
 
     def first_token(self, request_id: str, source: FirstTokenSource, at: float) -> None:
         """The first token was seen or inferred; the best source stays, and of one source the first time.
@@ -192,7 +194,7 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
         ending=_ending(entry, status),
         decision=decision,
         status=status,
-        endpoint=(entry.endpoint if entry else None) or (winner.id if winner else None),
+        endpoint=(entry.endpoint if entry else None) or request.served or (winner.id if winner else None),
         usage=entry.usage if entry else None,
         first_token_at=first_at,
         first_token_source=source,

@@ -8,7 +8,7 @@ has to look at, runs in a pool.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,14 +23,14 @@ from tessera.core.parts import MediaItem
 from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
-from tessera.core.types import Decision, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
+from tessera.core.types import Decision, Endpoint, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.fleet import Fleet
 from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
 from tessera.live.tokenising import Tokenising
-from tessera.telemetry.metrics import Gauges, Metrics
+from tessera.telemetry.metrics import Gauges, Metrics, Server
 from tessera.telemetry.records import DecisionLog
 
 INLINE_BYTES = 256 << 10
@@ -163,9 +163,25 @@ class RouterService:
         """The engines' own name of the model that they serve; empty where they disagree."""
         self.profile = replace(self.profile, engine_model=engine_model)
 
-    def responded(self, request_id: str, status: int) -> None:
-        """The status of a response was seen on its stream."""
-        self.open.responded(request_id, status)
+    def responded(self, decision: Decision, status: int | None, served: str | None) -> Mapping[str, str]:
+        """The headers of a response were seen on its stream: what plugins add to them.
+
+        Nothing to an answer of 500 or more: nobody should come back for another.
+
+        Args:
+            decision: of that request.
+            status: nothing where it is not known.
+            served: ``ip:port`` that the gateway says it used; where it does not say, the winner is taken for it.
+        """
+        self.open.responded(decision.request.request_id, status, served)
+        if not self.router.answering or status is None or status >= 500:
+            return {}
+        endpoint = decision.primary_stage.winner if served is None else _candidate(decision, served)
+        self.metrics.answered(Server.STRANGER if endpoint is None else Server.SAID if served else Server.ASSUMED)
+        headers: dict[str, str] = {}
+        if endpoint is not None:
+            self._guarded("answer", lambda: headers.update(self.router.answer_headers(decision, endpoint)))
+        return headers
 
     def response_began(self, request_id: str) -> None:
         """The first bytes of a response's body were seen on its stream."""
@@ -268,6 +284,11 @@ class RouterService:
                 "an ext_proc stream ended before its response: the gateway must send response trailers "
                 "(processing_mode response_trailer_mode: SEND), or load is released by the access log or by guess"
             )
+
+
+def _candidate(decision: Decision, endpoint_id: str) -> Endpoint | None:
+    candidates = decision.primary_stage.candidates
+    return next((each.endpoint for each in candidates if each.endpoint.id == endpoint_id), None)
 
 
 def _has_slow_format(request: InferenceRequest) -> bool:

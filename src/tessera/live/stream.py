@@ -5,7 +5,7 @@ import logging
 from tessera.core.errors import DropReason, Rejected, RequestError, TesseraError
 from tessera.core.types import Decision, Ending, Rejection
 from tessera.live.extproc import ext_proc_pb2 as pb
-from tessera.live.extproc.handler import Ask, Command, ResponseBegan, ResponseStatus, Send, StreamHandler
+from tessera.live.extproc.handler import Ask, Command, ResponseBegan, ResponseHeaders, Send, StreamHandler
 from tessera.live.service import RouterService
 
 RETRY_AFTER_S = 1
@@ -64,8 +64,10 @@ class Stream:
                     answers.append(message)
                 case Ask():
                     answers += await self._carry_out(await self._answer(command))
-                case ResponseStatus(status):
-                    self._service.responded(self._id, status)
+                case ResponseHeaders(status, served):
+                    decision = self._decision
+                    headers = self._service.responded(decision, status, served) if decision else {}
+                    answers += await self._carry_out(self._handler.responded(headers))
                 case ResponseBegan():
                     self._service.response_began(self._id)
         return answers

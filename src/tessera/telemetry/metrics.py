@@ -6,6 +6,7 @@ further ones are ``other``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -84,6 +85,17 @@ class LabelBound:
         return value
 
 
+class Server(StrEnum):
+    """How it is known who gave an answer to whose headers plugins may add."""
+
+    SAID = "said"
+    """The gateway says it."""
+    ASSUMED = "assumed"
+    """The gateway says nothing: the winner is taken for it, which is wrong after a retry elsewhere."""
+    STRANGER = "stranger"
+    """The gateway names somebody who was no candidate: nothing is added."""
+
+
 class Metrics:
     """The counters and histograms of one router; read by ``/metrics``."""
 
@@ -143,6 +155,9 @@ class Metrics:
         self._guesses = self._counter("tessera_guesses_total", "What decisions had to guess.", ("guess",))
         self._untokenised = self._counter(
             "tessera_untokenised_total", "Requests matched approximately in exact mode, by reason.", ("reason",)
+        )
+        self._answers = self._counter(
+            "tessera_answer_headers_total", "Answers to add headers to, by how it is known who served.", ("server",)
         )
         self._faults = self._counter(
             "tessera_internal_errors_total", "Our own faults, by where; at stream, each is a request's 500.", ("where",)
@@ -209,6 +224,10 @@ class Metrics:
     def refused(self, code: str) -> None:
         """Count a request that was answered as 4xx before a decision."""
         self._refusals.labels(self._word(code)).inc()
+
+    def answered(self, server: Server) -> None:
+        """Count an answer to whose headers plugins may add."""
+        self._answers.labels(str(server)).inc()
 
     def failed(self, where: str) -> None:
         """Count a fault of our own code; ``stream`` is where it fails a request."""

@@ -143,3 +143,39 @@ TOKEN, IDS = "encodedEndpointHeaderConfig.header", "sessionIdConfig.sources"
 def test_its_headers_are_some_to_keep(fields, read):
     for cls in (SessionAffinityFilter, SessionAffinityScorer):
         assert list(cls(**fields).headers_read()) == read
+
+
+def answered(build, plugin, served, *, stages=None, **fields):
+    candidates = table(build, 1, 2)
+    stages = stages or [build.stage(candidates, winner=0)]
+    return plugin.answer_headers(build.decision(None, *stages, **fields), candidates[served].endpoint)
+
+
+def test_an_answer_s_token_names_who_served(build):
+    elsewhere = EncodedEndpointHeader(header="X-Mine")
+    for cls in (SessionAffinityFilter, SessionAffinityScorer):
+        assert answered(build, cls(), 0) == {"x-session-token": "ZGVmYXVsdC9wb2QtMQ=="}
+        assert answered(build, cls(), 1) == {"x-session-token": "ZGVmYXVsdC9wb2QtMg=="}
+        plugin = cls(encoded_endpoint_header_config=elsewhere)
+        assert answered(build, plugin, 1) == {"x-mine": "ZGVmYXVsdC9wb2QtMg=="}
+        assert list(plugin.headers_written()) == [(TOKEN, "X-Mine")]
+        assert [path for path, _ in plugin.cautions()] == ["strategy"]
+
+
+def test_the_token_of_another_profile_names_what_that_picked(build):
+    stages = [build.stage(table(build, 1, 2), winner=0, profile=name) for name in ("prefill", "decode")]
+    keeper = SessionAffinityFilter(profile_name="prefill")
+    assert answered(build, keeper, 1, stages=stages) == {"x-session-token": "ZGVmYXVsdC9wb2QtMQ=="}
+    assert answered(build, SessionAffinityFilter(profile_name="decode"), 1, stages=stages) == {
+        "x-session-token": "ZGVmYXVsdC9wb2QtMg=="
+    }
+    nobody = [build.stage(table(build, 1, 2), winner=None, profile="prefill"), stages[1]]
+    assert answered(build, keeper, 1, stages=nobody) == {}
+    assert answered(build, SessionAffinityFilter(profile_name="encode"), 1, stages=stages) == {}
+
+
+def test_sessions_by_id_write_nothing(build):
+    for cls in (SessionAffinityFilter, SessionAffinityScorer):
+        assert answered(build, by_id(cls), 1) == {}
+        assert list(by_id(cls).headers_written()) == []
+        assert list(by_id(cls).cautions()) == []

@@ -1,11 +1,11 @@
 """How does a plugin that keeps sessions together know them? The parameters and the memory of filter and scorer."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tessera.core.matching.sessions import EncodedEndpointHeader, SessionIds, Sessions, Strategy
 from tessera.core.plugin import NamedHeaders, Plugin
-from tessera.core.types import Decision
+from tessera.core.types import Decision, Endpoint
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -30,9 +30,17 @@ class SessionPlugin(Plugin):
         """Where a request's session stands."""
         return self._sessions.headers_read()
 
+    def headers_written(self) -> NamedHeaders:
+        """Where an answer's token stands."""
+        return self._sessions.headers_written()
+
     def cautions(self) -> Iterator[tuple[str, str]]:
-        """What of the parameters has no effect."""
+        """What depends on the gateway."""
         return self._sessions.cautions()
+
+    def answer_headers(self, decision: Decision, served: Endpoint) -> Mapping[str, str]:
+        """The session's token, where sessions are known by tokens."""
+        return self._sessions.answer_headers(decision, served)
 
     def record(self, decision: Decision) -> None:
         """Remember the session's endpoint."""

@@ -13,6 +13,11 @@ from tessera.core.types import Candidate, Decision, Endpoint, InferenceRequest, 
 MAX_SESSIONS: Final = 65_536
 """Sessions that are remembered; the least recently used goes first. About 250 bytes each."""
 _MAX_TOKEN_CHARS = 1024
+_NEEDS_GATEWAY = (
+    "answers carry the token only where the gateway sends us their headers (ext_proc response_header_mode: SEND; Envoy "
+    "as Tessera configures it does), and name the endpoint that was chosen where the gateway does not say which served "
+    "(metadata x-gateway-destination-endpoint-served of envoy.lb, or attribute upstream.address)"
+)
 
 Strategy = Literal["encoded_endpoint_header", "session_id"]
 
@@ -102,10 +107,15 @@ class Sessions:
             if source.header:
                 yield f"sessionIdConfig.sources[{index}].header", source.header
 
-    def cautions(self) -> Iterator[tuple[str, str]]:
-        """What of the parameters has no effect: (parameter path, message)."""
+    def headers_written(self) -> NamedHeaders:
+        """Where an answer's token stands, if there are tokens."""
         if self.strategy == "encoded_endpoint_header":
-            yield "strategy", "the token is read, but answers do not carry it yet: clients must know it otherwise"
+            yield "encodedEndpointHeaderConfig.header", self.token.header
+
+    def cautions(self) -> Iterator[tuple[str, str]]:
+        """What depends on the gateway: (parameter path, message)."""
+        if self.strategy == "encoded_endpoint_header":
+            yield "strategy", _NEEDS_GATEWAY
 
     def home(self, request: InferenceRequest, candidates: Sequence[Candidate]) -> Candidate | None:
         """The candidate that the request's session belongs to, if it is among them."""
@@ -114,6 +124,14 @@ class Sessions:
             return next((each for each in candidates if each.endpoint.id == bound), None) if bound else None
         name = endpoint_named(request.headers.get(self.token.header.lower()))
         return next((each for each in candidates if _full_name(each.endpoint) == name), None) if name else None
+
+    def answer_headers(self, decision: Decision, served: Endpoint) -> dict[str, str]:
+        """The token of who served, or of what ``profile`` picked where it is not the one that faces the client."""
+        stage = self._stage(decision)
+        if self.strategy != "encoded_endpoint_header" or stage is None:
+            return {}
+        home = served if stage.profile == decision.primary else stage.winner
+        return {self.token.header.lower(): session_token(home)} if home else {}
 
     def record(self, decision: Decision) -> None:
         """Bind the session to its endpoint, or keep the one it has while that is among the candidates."""

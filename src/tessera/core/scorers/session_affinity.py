@@ -13,7 +13,10 @@ class SessionAffinityScorer(SessionPlugin, Scorer):
 
     With ``session_id`` the id comes from a header or the body, and what was chosen for
     it is remembered here. With ``encoded_endpoint_header`` the request itself names its
-    endpoint, by a token in a header. Memory: 65,536 sessions.
+    endpoint, by a token in a header that the answer before carried: the gateway must
+    send us answers' headers for it (``response_header_mode: SEND``). The token names
+    who served, as far as the gateway says it, else who was chosen; an answer of 500 or
+    more carries none. Memory: 65,536 sessions.
     """
 
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:

@@ -59,6 +59,16 @@ def route(
     return answer
 
 
+def add_to_response(headers: Mapping[str, str]) -> pb.ProcessingResponse:
+    """Let a response's headers through with these, each instead of what the endpoint says under that name."""
+    if not headers:
+        return CONTINUE_RESPONSE_HEADERS
+    mutation = pb.HeaderMutation(set_headers=[_set(name, value) for name, value in headers.items()])
+    return pb.ProcessingResponse(
+        response_headers=pb.HeadersResponse(response=pb.CommonResponse(header_mutation=mutation))
+    )
+
+
 def pieces(body: bytes, *, end_of_stream: bool) -> Iterator[tuple[bytes, bool]]:
     """The body in pieces of at most 62,000 bytes, each with whether it is the last; one empty piece for no bytes."""
     last = max(0, len(body) - 1) // MAX_PIECE_BYTES

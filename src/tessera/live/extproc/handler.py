@@ -1,8 +1,8 @@
 """What must leave an ext_proc stream for what has arrived on it? No sockets, no clock, no waiting.
 
 ``receive`` eats the gateway's messages, ``decided`` and ``refused`` the answers to
-``Ask``; each returns commands in the order to carry them out. The body mode is
-taken from the gateway's first message:
+``Ask``, ``responded`` that to ``ResponseHeaders``; each returns commands in the order
+to carry them out. The body mode is taken from the gateway's first message:
 
 - BUFFERED: headers are let through at once, the whole body arrives in one
   message, and the answer to it carries the destination.
@@ -25,7 +25,14 @@ from tessera.core.types import ModelProfile
 from tessera.live.extproc import answers
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
-from tessera.live.extproc.names import STRIPPED_NAMES, STRIPPED_PREFIX
+from tessera.live.extproc.names import (
+    ATTRIBUTES,
+    DESTINATION_SERVED,
+    LB_NAMESPACE,
+    STRIPPED_NAMES,
+    STRIPPED_PREFIX,
+    UPSTREAM_ADDRESS,
+)
 
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
@@ -55,10 +62,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseStatus:
-    """The response's headers came, with this status."""
+class ResponseHeaders:
+    """The response's headers came; call ``responded``, before the next message is handed in."""
 
-    status: int
+    status: int | None
+    """Nothing where the gateway says none that is a number."""
+    served: str | None = None
+    """``ip:port`` that the gateway says it used; nothing where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,7 @@ class ResponseBegan:
     """The first bytes of the response's body came."""
 
 
-Command = Send | Ask | ResponseStatus | ResponseBegan
+Command = Send | Ask | ResponseHeaders | ResponseBegan
 
 
 class _Phase(Enum):
@@ -142,6 +152,11 @@ class StreamHandler:
         self.drop()
         is_anthropic = answers.speaks_anthropic(self._headers)
         return [Send(answers.refuse(error, in_anthropics_shape=is_anthropic))]
+
+    @staticmethod
+    def responded(headers: Mapping[str, str]) -> list[Command]:
+        """The commands that let a response's headers through, with these added."""
+        return [Send(answers.add_to_response(headers))]
 
     def drop(self) -> None:
         """The body is not needed any more: hold nothing of it, owe the budget nothing."""
@@ -233,11 +248,7 @@ class StreamHandler:
 
     def _on_response(self, kind: str, message: pb.ProcessingRequest) -> Iterator[Command]:
         if kind == "response_headers":
-            for header in message.response_headers.headers.headers:
-                if header.key == ":status":
-                    text = header.raw_value or header.value.encode()
-                    yield ResponseStatus(int(text) if text.isdigit() else 0)
-            yield Send(answers.CONTINUE_RESPONSE_HEADERS)
+            yield ResponseHeaders(_status(message.response_headers), _served(message))
         elif kind == "response_trailers":
             yield Send(answers.CONTINUE_RESPONSE_TRAILERS)
         else:
@@ -289,6 +300,26 @@ class StreamHandler:
 def _is_ours(name: str) -> bool:
     """Whether only we may set this header: a client's copy could send the endpoint's sidecar where it likes."""
     return name in STRIPPED_NAMES or name.startswith(STRIPPED_PREFIX)
+
+
+def _status(response: pb.HttpHeaders) -> int | None:
+    for header in response.headers.headers:
+        if header.key == ":status":
+            text = header.raw_value or header.value.encode()
+            return int(text) if text.isdigit() and len(text) == 3 else None
+    return None
+
+
+def _served(message: pb.ProcessingRequest) -> str | None:
+    """Who served: by Envoy's load balancer, in the gateways' common word for it; else by Envoy's own attribute."""
+    for known, space, key in (
+        (message.metadata_context.filter_metadata, LB_NAMESPACE, DESTINATION_SERVED),
+        (message.attributes, ATTRIBUTES, UPSTREAM_ADDRESS),
+    ):
+        # A protobuf map makes what it is asked for, so ask whether it is there first.
+        if space in known and key in known[space] and isinstance(value := known[space][key], str) and value:
+            return value
+    return None
 
 
 def _subset(message: pb.ProcessingRequest) -> tuple[str, ...] | None:
