@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from typer.testing import CliRunner, Result
 
 from tessera.cli.main import app
 from tessera.config.shipped import shipped
+from tessera.core.media.colour import ColourMode
+from tessera.core.media.mm_hash import HashFactors
 
 MEDIA = Path(__file__).parents[1] / "media"
 METRICS_PAGE = Path(__file__).parents[1] / "live" / "data" / "vllm-metrics.txt"
@@ -185,6 +190,118 @@ def test_price_of_files_goes_by_what_is_in_them(tmp_path: Path) -> None:
     table = run("price", clip, sound).output
     assert "48x64 2.0 s" in table
     assert "0.5 s" in table
+
+
+IMAGES = Path(__file__).parents[1] / "images"
+VECTORS = Path(__file__).parents[1] / "core" / "media" / "vectors" / "mm-hash.json"
+MODEL = "Qwen/Qwen3-VL-32B-Instruct"
+SERVED = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: token-producer
+  parameters: {estimate: {model: {family: qwen3-vl, engineModel: ENGINE}}, tokenizer: {path: tokenizer.json}}
+- type: queue-scorer
+"""
+
+
+def tokenizer() -> str:
+    """A tokenizer.json that makes one token of each word and each run of other signs."""
+    made = Tokenizer(WordLevel({"?": 0}, unk_token="?"))
+    made.pre_tokenizer = Whitespace()
+    return made.to_str()
+
+
+def vector(name: str) -> str:
+    """What vLLM calls a sample picture."""
+    hashes = {each["file"]: each.get("hashes", {}) for each in json.loads(VECTORS.read_text())["vectors"]}
+    known: str = hashes[name][f"{MODEL}|blake3"]
+    return known
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    (tmp_path / "tokenizer.json").write_text(tokenizer())
+    path = tmp_path / "served.yaml"
+    path.write_text(SERVED.replace("ENGINE", MODEL))
+    return path
+
+
+@pytest.mark.parametrize("name", ["png_rgba.png", "tga.tga", "jpeg_cmyk.jpg"])
+def test_price_names_pictures_as_the_engine_that_the_configuration_knows(
+    served: Path, tmp_path: Path, name: str
+) -> None:
+    expected = vector(name)
+    url = f"data:image/x;base64,{base64.b64encode((IMAGES / name).read_bytes()).decode()}"
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    line = json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]})
+    body, batch = tmp_path / "body.json", tmp_path / "batch.jsonl"
+    body.write_text(line)
+    batch.write_text(line)
+    first, second = as_json("price", body, IMAGES / name, "--config", served)["items"]
+    assert [first["identifier"], second["identifier"]] == [expected, expected]
+    (record,) = json.loads(run("price", "--batch", batch, "--config", served, "--format", "json").stdout)
+    assert record["items"][0]["identifier"] == expected
+    (plain,) = as_json("price", IMAGES / name)["items"]
+    assert len(plain["identifier"]) == 32
+
+
+def test_price_names_files_as_the_body_beside_them_says_to_load_them(served: Path, tmp_path: Path) -> None:
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps({"messages": [], "media_io_kwargs": {"image": {"image_mode": "RGBA"}}}))
+    (item,) = as_json("price", body, IMAGES / "png_rgba.png", "--config", served)["items"]
+    content = (IMAGES / "png_rgba.png").read_bytes()
+    factors = HashFactors(engine_model=MODEL, media_io_kwargs={"image": {"image_mode": "RGBA"}})
+    expected = factors.image_hash(len(content), ColourMode.RGBA)
+    assert expected is not None
+    expected.update(content)
+    assert item["identifier"] == expected.hexdigest()
+
+
+def test_price_counts_text_by_the_configured_tokenizer(served: Path, request_file: Path, tmp_path: Path) -> None:
+    priced = as_json("price", request_file, "--config", served)
+    assert (priced["num_text_tokens"], priced["items"][0]["num_tokens"]) == (4, 300)
+    assert priced["num_prompt_tokens"] == 4 + 300 + 2
+    batch = tmp_path / "batch.jsonl"
+    batch.write_text('{"prompt": "one two three"}\n')
+    (record,) = json.loads(run("price", "--batch", batch, "--config", served, "--format", "json").stdout)
+    assert record["num_prompt_tokens"] == 3
+
+
+def test_price_counts_text_by_the_models_own_tokenizer(request_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen3VLForConditionalGeneration"]}))
+    assert as_json("price", request_file, "--model-dir", folder)["num_text_tokens"] == 5
+    (folder / "tokenizer.json").write_text(tokenizer())
+    assert as_json("price", request_file, "--model-dir", folder)["num_text_tokens"] == 4
+    (folder / "tokenizer.json").write_text("{}")
+    broken = run("price", request_file, "--model-dir", folder)
+    assert (broken.exit_code, "no tokenizer.json" in broken.output) == (2, True)
+
+
+def test_price_has_the_shape_of_the_interfaces(served: Path, request_file: Path) -> None:
+    priced = as_json("price", request_file, "--config", served)
+    assert list(priced) == ["model", "family", "items", "num_text_tokens", "num_prompt_tokens"]
+    assert set(priced["items"][0]) == {
+        *("index", "modality", "format", "width", "height", "num_frames", "duration_s", "num_tokens", "num_embeds"),
+        *("num_wrapper_tokens", "basis", "rule_basis", "size_basis", "reason", "identifier", "llmd_num_tokens"),
+    }
+
+
+def test_explain_reads_pictures_that_only_pillow_knows(endpoints: Path, tmp_path: Path) -> None:
+    url = f"data:image/x;base64,{base64.b64encode((IMAGES / 'tga.tga').read_bytes()).decode()}"
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}))
+    (item,) = as_json("explain", body, "--endpoints", endpoints)["priced"]["items"]
+    assert (item["format"], item["width"], item["height"], item["reason"]) == ("tga", 317, 203, None)
+    config = tmp_path / "precise.yaml"
+    precise = SERVED.replace("ENGINE", MODEL).replace(", tokenizer: {path: tokenizer.json}", "")
+    config.write_text(precise + "- type: precise-prefix-cache-producer\n")
+    (item,) = as_json("explain", body, "--endpoints", endpoints, "--config", config)["priced"]["items"]
+    (priced,) = as_json("price", body, "--config", config)["items"]
+    assert item["identifier"] == priced["identifier"] == vector("tga.tga")
 
 
 def test_price_of_a_batch(tmp_path: Path) -> None:

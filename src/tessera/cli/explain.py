@@ -57,9 +57,8 @@ def explain(
         listed, problems = read_endpoints_file(endpoints)
         loads = _read_loads(metrics) if metrics else {}
         headers = {":path": path, **parse_headers(header)}
-        asked, _ = Router.read(
-            request.read_bytes(), headers, loaded.profile, request_id=request_id, at=0.0, wall_at=0.0
-        )
+        profile = dataclasses.replace(loaded.profile, uses_pillow=True)
+        asked, _ = Router.read(request.read_bytes(), headers, profile, request_id=request_id, at=0.0, wall_at=0.0)
     for problem in problems:
         err.print(f"[yellow]warning[/yellow]: {endpoints}: {problem}")
     view = FleetView(tuple(EndpointState(each, loads.get(each.id, UNKNOWN_LOAD)) for each in listed))

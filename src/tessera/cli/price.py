@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,15 +26,18 @@ from tessera.cli.options import (
     said_plainly,
 )
 from tessera.config.discover import discover
-from tessera.config.model_folder import read_model_files
+from tessera.config.model_folder import TOKENIZER, read_model_files, read_tokenizer
 from tessera.core.draft import DraftMedia
 from tessera.core.errors import ConfigError, Problem, RequestError
 from tessera.core.media import gif
+from tessera.core.media.identity import Naming
 from tessera.core.media.probe import probe
 from tessera.core.parts import MediaItem, Modality
 from tessera.core.pricing.estimate import DURATION_HEADER, FPS_HEADER, MAX_DURATION_S, RESOLUTION_HEADER
 from tessera.core.pricing.token import Estimate, TokenProducer
+from tessera.core.reading import naming_of
 from tessera.core.router import Router
+from tessera.core.tokenizer import TextCounter
 from tessera.core.types import InferenceRequest, ModelProfile, PricedRequest
 from tessera.telemetry.records import item_record
 
@@ -68,7 +72,9 @@ def price(
     """Price a request in tokens without sending it.
 
     Beside each price stands what llm-d's rule would say, and how well the price is
-    known: exact, learned, declared or default.
+    known: exact, learned, declared or default. Text is counted by the tokenizer that the
+    configuration or the model's folder has, and pictures are named as the engine names
+    them where the configuration says what it calls its model (engineModel).
 
         tessera price --image 1280x720 --family qwen3-vl
 
@@ -76,13 +82,15 @@ def price(
     """
     with said_plainly():
         discover()
-        producer = _producer(config, family, model_dir)
+        producer, profile = _served(config, family, model_dir)
         headers = parse_headers(header) | ({":path": path} if path else {})
         if batch:
-            records = [_record(producer, producer.price(each)) for each in _requests_of_batch(batch, headers)]
+            requests = _requests_of_batch(batch, headers, profile)
+            records = [_record(producer, producer.price(each)) for each in requests]
             _print_batch(records, format_)
             return
-        request = _request(inputs or [], headers, image or [], video, audio)
+        media = _bare_items(image or [], video, audio)
+        request = _request(inputs or [], headers | _video_headers(video), profile, media)
         record = _record(producer, producer.price(request))
     if format_ is Format.JSON:
         print_json(record)
@@ -90,14 +98,16 @@ def price(
         _print_table(record)
 
 
-def _producer(config: Path | None, family: str | None, model_dir: Path | None) -> TokenProducer:
+def _served(config: Path | None, family: str | None, model_dir: Path | None) -> tuple[TokenProducer, ModelProfile]:
+    """What prices requests, and how they are read: as ``serve`` does, with Pillow, and the engine's names if known."""
     given = [name for name, value in (("--config", config), ("--family", family), ("--model-dir", model_dir)) if value]
     if len(given) > 1:
         raise ConfigError([Problem("", f"{' and '.join(given)} stand beside each other; give one of them")])
     if family is None and model_dir is None:
-        pricer = read_config(config, ignore_missing=True).router.pricer
+        loaded = read_config(config, ignore_missing=True)
+        pricer = loaded.router.pricer
         assert isinstance(pricer, TokenProducer), "token-producer is the only pricer"
-        return pricer
+        return pricer, replace(loaded.profile, uses_pillow=True, names_as_engine=True)
     producer = TokenProducer(estimate=Estimate(model={"family": family} if family else {"path": str(model_dir)}))
     if problems := [Problem("--family", message) for _, message in producer.check()]:
         raise ConfigError(problems)
@@ -108,46 +118,47 @@ def _producer(config: Path | None, family: str | None, model_dir: Path | None) -
         if not producer.furnish(files):
             names = ", ".join(files.architectures) or "none"
             raise ConfigError([Problem("--model-dir", f"no family prices this model (architectures: {names})")])
-    return producer
+    return producer, ModelProfile(uses_pillow=True, tokenizer=_tokenizer(model_dir) if model_dir else None)
+
+
+def _tokenizer(model_dir: Path) -> TextCounter | None:
+    if not (model_dir / TOKENIZER).is_file():
+        return None
+    try:
+        return TextCounter(read_tokenizer(model_dir))
+    except ValueError as error:
+        raise ConfigError([Problem("--model-dir", f"{model_dir / TOKENIZER}: {error}")]) from None
+
+
+def _bare_items(images: list[str], video: str | None, audio: float | None) -> list[MediaItem]:
+    """What is known by its size or its length alone."""
+    items = [_image_item(text) for text in images]
+    if video is not None:
+        items.append(_clip_item(video))
+    if audio is not None:
+        items.append(_sound_item(audio))
+    return items
 
 
 def _request(
-    inputs: list[Path], headers: dict[str, str], images: list[str], video: str | None, audio: float | None
+    inputs: list[Path], headers: dict[str, str], profile: ModelProfile, bare: list[MediaItem]
 ) -> InferenceRequest:
+    """The body with the files behind it, and behind these what is known without bytes."""
     bodies = [path for path in inputs if path.suffix.lower() == ".json"]
     if len(bodies) > 1:
         raise ConfigError([Problem("", f"{len(bodies)} request bodies; price one at a time, or many with --batch")])
-    headers = headers | _video_headers(video)
-    request = _read(bodies[0].read_bytes(), headers) if bodies else _read(b"{}", headers)
-    extra = [_file_item(path) for path in inputs if path not in bodies]
-    extra += [_image_item(text) for text in images]
-    if video is not None:
-        extra.append(_clip_item(video))
-    if audio is not None:
-        extra.append(_sound_item(audio))
+    request, naming = _read(bodies[0].read_bytes() if bodies else b"{}", headers, profile)
+    extra = [_file_item(path, naming) for path in inputs if path not in bodies] + bare
     if not bodies and not extra:
         raise ConfigError([Problem("", "nothing to price: name a file, or give --image, --video, --audio or --batch")])
-    return InferenceRequest(
-        request_id=request.request_id,
-        at=0.0,
-        wall_at=0.0,
-        dialect=request.dialect,
-        model=request.model,
-        prompts=(*request.prompts, tuple(extra)) if extra else request.prompts,
-        headers=request.headers,
-        mm_processor_kwargs=request.mm_processor_kwargs,
-        media_io_kwargs=request.media_io_kwargs,
-        body_bytes=request.body_bytes,
-    )
+    return replace(request, prompts=(*request.prompts, tuple(extra))) if extra else request
 
 
-def _read(body: bytes, headers: dict[str, str]) -> InferenceRequest:
-    """A body whose API is told by its fields, unless a ``:path`` header says it."""
-    path = headers.get(":path") or _path_of(body)
-    fields = {**headers, ":path": path}
-    profile = ModelProfile(uses_pillow=True)
-    request, _ = Router.read(body, fields, profile, request_id="price", at=0.0, wall_at=0.0)
-    return request
+def _read(body: bytes, headers: dict[str, str], profile: ModelProfile) -> tuple[InferenceRequest, Naming]:
+    """A body whose API is told by its fields, unless a ``:path`` header says it; and what names its items."""
+    fields = {**headers, ":path": headers.get(":path") or _path_of(body)}
+    request, draft = Router.read(body, fields, profile, request_id="price", at=0.0, wall_at=0.0)
+    return request, naming_of(draft, profile)
 
 
 _PATHS = {"prompt": "/v1/completions", "input": "/v1/responses", "token_ids": "/inference/v1/generate"}
@@ -178,26 +189,26 @@ def _is_anthropics(fields: dict[str, Any]) -> bool:
     return "system" in fields or bool(types & _ANTHROPICS_TYPES)
 
 
-def _requests_of_batch(path: Path, headers: dict[str, str]) -> Iterator[InferenceRequest]:
+def _requests_of_batch(path: Path, headers: dict[str, str], profile: ModelProfile) -> Iterator[InferenceRequest]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                yield _read(line, headers)
+                yield _read(line, headers, profile)[0]
             except RequestError as error:
                 message = f"the request would be refused: {error.status} {error.message}"
                 raise ConfigError([Problem(f"{path}:{number}", message)]) from None
 
 
-def _file_item(path: Path) -> MediaItem:
+def _file_item(path: Path, naming: Naming) -> MediaItem:
     """What the first bytes say, whatever the name: a clip, a sound, else a picture; a GIF is a picture."""
     content = path.read_bytes()
     for modality in (Modality.VIDEO, Modality.AUDIO):
-        item = probe(DraftMedia(modality=modality, content=content))
+        item = probe(DraftMedia(modality=modality, content=content), naming=naming)
         if item.format not in {None, gif.NAME}:
             return item
-    return probe(DraftMedia(modality=Modality.IMAGE, content=content), uses_pillow=True)
+    return probe(DraftMedia(modality=Modality.IMAGE, content=content), naming=naming, uses_pillow=True)
 
 
 def _image_item(text: str) -> MediaItem:

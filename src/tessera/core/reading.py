@@ -64,7 +64,7 @@ def read_request(
     dialect = dialect_for(headers, profile)
     draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
     _bound_parts(draft, profile)
-    steps, naming = Steps(), _naming(draft, profile)
+    steps, naming = Steps(), naming_of(draft, profile)
     if profile.renders_prompts and draft.unrendered is None:
         # The prompt will be tokenised as a whole.
         profile = replace(profile, tokenizer=None)
@@ -103,7 +103,7 @@ def _bound_parts(draft: Draft, profile: ModelProfile) -> None:
             raise RequestError(message, status=400, code=code)
 
 
-def _naming(draft: Draft, profile: ModelProfile) -> Naming:
+def naming_of(draft: Draft, profile: ModelProfile) -> Naming:
     """What names the draft's items, beside the items."""
     factors = HashFactors(
         engine_model=profile.engine_model if profile.names_as_engine else "",
