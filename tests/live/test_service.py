@@ -6,15 +6,18 @@ import json
 import struct
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from tessera.core.dialects.excision import MIN_BODY_BYTES
 from tessera.core.media import pillow
+from tessera.core.media.digests import ContentHash
 from tessera.core.parts import MediaItem
 from tessera.core.types import ModelProfile
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
-from tessera.live.service import INLINE_BYTES, RouterService
+from tessera.live.service import INLINE_BYTES, INLINE_TOKENISED_BYTES, RouterService
 
 TGA = struct.pack("<BBBHHBHHHHBB", 0, 0, 2, 0, 0, 0, 0, 0, 4, 3, 24, 0) + bytes(36)
 PNG = base64.b64decode(
@@ -79,6 +82,42 @@ async def test_large_bodies_are_read_once_in_a_thread(service, threads) -> None:
     assert [item.format for item in items(request)] == ["tga"]
     assert len(threads) == 1
     assert threading.current_thread() not in threads
+
+
+SAMPLES = Path(__file__).parents[1] / "images"
+VECTORS = Path(__file__).parents[1] / "core" / "media" / "vectors" / "mm-hash.json"
+MODEL = "Qwen/Qwen3-VL-32B-Instruct"
+
+
+class Words:
+    """A tokenizer of one token a word."""
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+@pytest.mark.parametrize("tokenizer", [None, Words()], ids=["bytes", "tokens"])
+@pytest.mark.parametrize("name", ["tga.tga", "dds.dds", "psd.psd", "sgi.sgi", "png_rgba.png"])
+async def test_one_picture_has_the_engines_name_however_large_the_body_is(service, threads, name, tokenizer) -> None:
+    vectors = {each["file"]: each.get("hashes", {}) for each in json.loads(VECTORS.read_text())["vectors"]}
+    picture = (SAMPLES / name).read_bytes()
+    service.profile = ModelProfile(engine_model=MODEL, tokenizer=tokenizer)
+    named, padded = [], (0, INLINE_TOKENISED_BYTES, INLINE_BYTES, MIN_BODY_BYTES)
+    for num_bytes in padded:
+        request = await service.read(ask(picture, PNG, picture, text="x" * num_bytes), "r1")
+        named += [(item.identifier, item.is_identity_exact) for item in items(request)[::2]]
+    assert named == [(vectors[name][f"{MODEL}|blake3"], True)] * 2 * len(padded)
+    assert len(threads) == (0 if name.endswith("png") else 2 * len(padded))
+
+
+async def test_without_an_engine_it_has_one_name_too(service) -> None:
+    named = set()
+    for num_bytes in (0, INLINE_BYTES):
+        (item,) = items(await service.read(ask(TGA, text="x" * num_bytes), "r1"))
+        named.add((item.identifier, item.is_identity_exact))
+    content = ContentHash()
+    content.update(TGA)
+    assert named == {(content.hexdigest(), False)}
 
 
 async def test_a_request_is_routed_where_pillow_is_absent(service, monkeypatch) -> None:
