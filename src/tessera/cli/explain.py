@@ -25,6 +25,7 @@ from tessera.core.facts import UNKNOWN_LOAD, EndpointState, FleetView, Load
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.live.metrics_page import ENGINES, read_page
+from tessera.live.token_memo import TokenMemo
 from tessera.telemetry.records import decision_record
 
 _LOAD_FIELDS = {field.name: field for field in dataclasses.fields(Load) if field.name != "at"}
@@ -58,11 +59,12 @@ def explain(
         loads = _read_loads(metrics) if metrics else {}
         headers = {":path": path, **parse_headers(header)}
         profile = dataclasses.replace(loaded.profile, uses_pillow=True)
-        asked, _ = Router.read(request.read_bytes(), headers, profile, request_id=request_id, at=0.0, wall_at=0.0)
+        asked, draft = Router.read(request.read_bytes(), headers, profile, request_id=request_id, at=0.0, wall_at=0.0)
+        prompt = loaded.router.tokenise(asked, draft, TokenMemo()) if loaded.router.renderer else None
     for problem in problems:
         err.print(f"[yellow]warning[/yellow]: {endpoints}: {problem}")
     view = FleetView(tuple(EndpointState(each, loads.get(each.id, UNKNOWN_LOAD)) for each in listed))
-    decision = loaded.router.choose(asked, view, 0.0, SeededRng(loaded.routing.seed, request_id))
+    decision = loaded.router.choose(asked, view, 0.0, SeededRng(loaded.routing.seed, request_id), prompt)
     record = decision_record(decision)
     if format_ is Format.JSON:
         print_json(record)

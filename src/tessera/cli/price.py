@@ -2,8 +2,9 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from tessera.cli.options import (
 )
 from tessera.config.discover import discover
 from tessera.config.model_folder import TOKENIZER, read_model_files, read_tokenizer
-from tessera.core.draft import DraftMedia
+from tessera.core.draft import Draft, DraftMedia
 from tessera.core.errors import ConfigError, Problem, RequestError
 from tessera.core.media import gif
 from tessera.core.media.identity import Naming
@@ -37,8 +38,9 @@ from tessera.core.pricing.estimate import DURATION_HEADER, FPS_HEADER, MAX_DURAT
 from tessera.core.pricing.token import Estimate, TokenProducer
 from tessera.core.reading import naming_of
 from tessera.core.router import Router
-from tessera.core.tokenizer import TextCounter
+from tessera.core.tokenizer import TextTokenizer
 from tessera.core.types import InferenceRequest, ModelProfile, PricedRequest
+from tessera.live.token_memo import TokenMemo
 from tessera.telemetry.records import item_record
 
 _SIZE = re.compile(r"(\d{1,6})x(\d{1,6})", re.ASCII | re.IGNORECASE)
@@ -82,23 +84,40 @@ def price(
     """
     with said_plainly():
         discover()
-        producer, profile = _served(config, family, model_dir)
+        served = _served(config, family, model_dir)
         headers = parse_headers(header) | ({":path": path} if path else {})
         if batch:
-            requests = _requests_of_batch(batch, headers, profile)
-            records = [_record(producer, producer.price(each)) for each in requests]
+            records = [_record(served.producer, each) for each in _priced_batch(batch, headers, served)]
             _print_batch(records, format_)
             return
         media = _bare_items(image or [], video, audio)
-        request = _request(inputs or [], headers | _video_headers(video), profile, media)
-        record = _record(producer, producer.price(request))
+        record = _record(served.producer, _priced(inputs or [], headers | _video_headers(video), served, media))
     if format_ is Format.JSON:
         print_json(record)
     else:
         _print_table(record)
 
 
-def _served(config: Path | None, family: str | None, model_dir: Path | None) -> tuple[TokenProducer, ModelProfile]:
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What a request is read and priced by."""
+
+    producer: TokenProducer
+    profile: ModelProfile
+    router: Router | None = None
+    """Of a configuration in exact mode."""
+
+    def price(self, request: InferenceRequest, draft: Draft) -> PricedRequest:
+        """The price, by the prompt's token ids where they can be had."""
+        if self.router is None:
+            return self.producer.price(request)
+        prompt = self.router.tokenise(request, draft, TokenMemo())
+        if prompt.reason is not None:
+            err.print(f"[yellow]warning[/yellow]: the prompt is not tokenised as the engine does it: {prompt.reason}")
+        return self.router.weigh(request, prompt)
+
+
+def _served(config: Path | None, family: str | None, model_dir: Path | None) -> _Served:
     """What prices requests, and how they are read: as ``serve`` does, with Pillow, and the engine's names if known."""
     given = [name for name, value in (("--config", config), ("--family", family), ("--model-dir", model_dir)) if value]
     if len(given) > 1:
@@ -107,7 +126,9 @@ def _served(config: Path | None, family: str | None, model_dir: Path | None) -> 
         loaded = read_config(config, ignore_missing=True)
         pricer = loaded.router.pricer
         assert isinstance(pricer, TokenProducer), "token-producer is the only pricer"
-        return pricer, replace(loaded.profile, uses_pillow=True, names_as_engine=True)
+        # Text is counted by itself too: where the prompt cannot be tokenised, that is the next best.
+        profile = replace(loaded.profile, uses_pillow=True, names_as_engine=True, renders_prompts=False)
+        return _Served(pricer, profile, loaded.router if loaded.router.renderer else None)
     producer = TokenProducer(estimate=Estimate(model={"family": family} if family else {"path": str(model_dir)}))
     if problems := [Problem("--family", message) for _, message in producer.check()]:
         raise ConfigError(problems)
@@ -118,14 +139,14 @@ def _served(config: Path | None, family: str | None, model_dir: Path | None) -> 
         if not producer.furnish(files):
             names = ", ".join(files.architectures) or "none"
             raise ConfigError([Problem("--model-dir", f"no family prices this model (architectures: {names})")])
-    return producer, ModelProfile(uses_pillow=True, tokenizer=_tokenizer(model_dir) if model_dir else None)
+    return _Served(producer, ModelProfile(uses_pillow=True, tokenizer=_tokenizer(model_dir) if model_dir else None))
 
 
-def _tokenizer(model_dir: Path) -> TextCounter | None:
+def _tokenizer(model_dir: Path) -> TextTokenizer | None:
     if not (model_dir / TOKENIZER).is_file():
         return None
     try:
-        return TextCounter(read_tokenizer(model_dir))
+        return TextTokenizer(read_tokenizer(model_dir))
     except ValueError as error:
         raise ConfigError([Problem("--model-dir", f"{model_dir / TOKENIZER}: {error}")]) from None
 
@@ -140,25 +161,25 @@ def _bare_items(images: list[str], video: str | None, audio: float | None) -> li
     return items
 
 
-def _request(
-    inputs: list[Path], headers: dict[str, str], profile: ModelProfile, bare: list[MediaItem]
-) -> InferenceRequest:
-    """The body with the files behind it, and behind these what is known without bytes."""
+def _priced(inputs: list[Path], headers: dict[str, str], served: _Served, bare: list[MediaItem]) -> PricedRequest:
+    """The price of the body with the files behind it, and behind these what is known without bytes."""
     bodies = [path for path in inputs if path.suffix.lower() == ".json"]
     if len(bodies) > 1:
         raise ConfigError([Problem("", f"{len(bodies)} request bodies; price one at a time, or many with --batch")])
-    request, naming = _read(bodies[0].read_bytes() if bodies else b"{}", headers, profile)
+    request, draft = _read(bodies[0].read_bytes() if bodies else b"{}", headers, served.profile)
+    naming = naming_of(draft, served.profile)
     extra = [_file_item(path, naming) for path in inputs if path not in bodies] + bare
     if not bodies and not extra:
         raise ConfigError([Problem("", "nothing to price: name a file, or give --image, --video, --audio or --batch")])
-    return replace(request, prompts=(*request.prompts, tuple(extra))) if extra else request
+    if extra:
+        return served.producer.price(replace(request, prompts=(*request.prompts, tuple(extra))))
+    return served.price(request, draft)
 
 
-def _read(body: bytes, headers: dict[str, str], profile: ModelProfile) -> tuple[InferenceRequest, Naming]:
-    """A body whose API is told by its fields, unless a ``:path`` header says it; and what names its items."""
+def _read(body: bytes, headers: dict[str, str], profile: ModelProfile) -> tuple[InferenceRequest, Draft]:
+    """A body whose API is told by its fields, unless a ``:path`` header says it."""
     fields = {**headers, ":path": headers.get(":path") or _path_of(body)}
-    request, draft = Router.read(body, fields, profile, request_id="price", at=0.0, wall_at=0.0)
-    return request, naming_of(draft, profile)
+    return Router.read(body, fields, profile, request_id="price", at=0.0, wall_at=time.time())
 
 
 _PATHS = {"prompt": "/v1/completions", "input": "/v1/responses", "token_ids": "/inference/v1/generate"}
@@ -189,13 +210,13 @@ def _is_anthropics(fields: dict[str, Any]) -> bool:
     return "system" in fields or bool(types & _ANTHROPICS_TYPES)
 
 
-def _requests_of_batch(path: Path, headers: dict[str, str], profile: ModelProfile) -> Iterator[InferenceRequest]:
+def _priced_batch(path: Path, headers: dict[str, str], served: _Served) -> Iterator[PricedRequest]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                yield _read(line, headers, profile)[0]
+                yield served.price(*_read(line, headers, served.profile))
             except RequestError as error:
                 message = f"the request would be refused: {error.status} {error.message}"
                 raise ConfigError([Problem(f"{path}:{number}", message)]) from None

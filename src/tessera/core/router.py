@@ -81,6 +81,11 @@ class Router:
         keys = {key: found for producer in self.producers for key, found in producer.prepare(priced).items()}
         return replace(prompt, block_keys=keys)
 
+    def weigh(self, request: InferenceRequest, prompt: PromptTokens | None = None) -> PricedRequest:
+        """The price of ``request``, by its token ids where ``prompt`` has them. A question: it changes nothing."""
+        priced = self.pricer.price(request)
+        return priced if prompt is None else _tokenised(priced, prompt)
+
     def decide(
         self, request: InferenceRequest, view: FleetView, at: float, rng: Rng, prompt: PromptTokens | None = None
     ) -> Decision:
@@ -97,9 +102,7 @@ class Router:
         self, request: InferenceRequest, view: FleetView, at: float, rng: Rng, prompt: PromptTokens | None = None
     ) -> Decision:
         """The Decision for ``request``; nothing is remembered, so asking twice gives the same answer."""
-        priced = self.pricer.price(request)
-        if prompt is not None:
-            priced = _tokenised(priced, prompt)
+        priced = self.weigh(request, prompt)
         allowed, guesses = self._allowed(request, view, at)
         candidates = self._match(priced, allowed)
         primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))

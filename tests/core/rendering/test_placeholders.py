@@ -9,8 +9,8 @@ from tessera.core.rendering.placeholders import check_exact, expand
 from tessera.core.rendering.unrendered import Reason, Unrendered
 from tessera.core.types import Basis, ItemSpan
 
-I, V = 100, 200
-LAYOUTS = {Modality.IMAGE: I, Modality.VIDEO: V}
+IMG, VID = 100, 200
+LAYOUTS = {Modality.IMAGE: IMG, Modality.VIDEO: VID}
 
 
 @pytest.fixture
@@ -23,23 +23,23 @@ def item(build):
 
 
 def test_each_placeholder_is_repeated(item):
-    ids, spans = expand([1, I, 2, I, I, 3], [item(3, 0), item(1, 1), item(2, 2)], LAYOUTS)
-    assert ids == (1, I, I, I, 2, I, I, I, 3)
+    ids, spans = expand([1, IMG, 2, IMG, IMG, 3], [item(3, 0), item(1, 1), item(2, 2)], LAYOUTS)
+    assert ids == (1, IMG, IMG, IMG, 2, IMG, IMG, IMG, 3)
     assert spans == (ItemSpan(0, 1, 3), ItemSpan(1, 5, 1), ItemSpan(2, 6, 2))
 
 
 def test_each_modality_has_its_own_turns(item):
     items = [item(2, 0), item(3, 1, Modality.VIDEO), item(1, 2)]
-    ids, spans = expand([V, I, I], items, LAYOUTS)
-    assert ids == (V, V, V, I, I, I)
+    ids, spans = expand([VID, IMG, IMG], items, LAYOUTS)
+    assert ids == (VID, VID, VID, IMG, IMG, IMG)
     assert spans == (ItemSpan(1, 0, 3), ItemSpan(0, 3, 2), ItemSpan(2, 5, 1))
 
 
 def test_without_items_a_placeholder_is_a_token():
-    assert expand([1, I, V], [], LAYOUTS) == ((1, I, V), ())
+    assert expand([1, IMG, VID], [], LAYOUTS) == ((1, IMG, VID), ())
 
 
-@pytest.mark.parametrize("ids", [[], [I, I], [I, V]])
+@pytest.mark.parametrize("ids", [[], [IMG, IMG], [IMG, VID]])
 def test_a_placeholder_too_many_or_too_few(item, ids):
     with pytest.raises(Unrendered) as caught:
         expand(ids, [item(2)], LAYOUTS)

@@ -67,6 +67,8 @@ class PrecisePrefixCacheProducer(Producer):
         self._candidates = candidates(self.hash_seed or self.token_processor_config.hash_seed)
         # By value, and fast: until an engine is seen whose own hashes can be computed.
         self._hasher = next(each for each in self._candidates if each.algorithm is HashAlgorithm.XXHASH_CBOR)
+        # What it makes once, it makes now: the first request must not wait for it.
+        self._hasher.hashes((0,), 1)
         self._is_adopted = False
         self._sizes: tuple[int, ...] = ()
         """Block sizes that engines were seen to use, at most MAX_BLOCK_SIZES, the newest first."""
