@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tessera.config.check import advice
-from tessera.config.endpoints import read_endpoints_file
+from tessera.config.endpoints import read_endpoints, read_endpoints_file
 from tessera.config.llmd_types import LLMD_TYPES
 from tessera.config.load import load_file, load_text
 from tessera.core.facts import PrefixMatch
@@ -95,6 +95,22 @@ def test_render_services_of_samples_are_a_warning():
     loaded = load_file(EXAMPLES / "llm-d-precise-prefix.yaml")
     ignored = {each.path for each in loaded.warnings}
     assert {"plugins[0].parameters.vllm", "plugins[0].parameters.modelName"} <= ignored
+
+
+def test_the_exact_example_subscribes_as_its_comments_say():
+    text = (EXAMPLES / "precise-prefix.yaml").read_text()
+    loaded = load_text(text)
+    assert loaded.missing_plugins == ()
+    assert advice(loaded) == []
+    (producer,) = [each for each in loaded.router.memories if each.type == "precise-prefix-cache-producer"]
+    events = producer.kv_events_config
+    assert (events.topic_filter, events.data_parallel_size) == ("", 1)
+    ports = events.pod_discovery_config
+    assert (ports.socket_port, ports.replay_socket_port) == (5557, 5558)
+    (entry,) = [line.removeprefix("#") for line in text.splitlines() if line.startswith("#      - {name")]
+    (endpoint,), problems = read_endpoints(f"endpoints:\n{entry}")
+    assert problems == []
+    assert (endpoint.id, endpoint.kv_events_port, endpoint.kv_replay_port) == ("10.0.0.1:8000", 5557, 5558)
 
 
 def test_the_endpoints_file():
