@@ -6,24 +6,33 @@ Keys are computed from token ids, for a multimodal prompt of 4,000 tokens (three
 880) and for 100,000 tokens of text, in blocks of 16, with each of the engine's hash
 algorithms. The short prompt is matched against 64 endpoints of which each holds a part of
 it, by the whole plugin, keys included. Events go from bytes to the index: two blocks
-stored for one removed, each event as vLLM publishes it, in direct mode and chained anew.
-Thread CPU time; medians over rounds that take turns.
+stored for one removed, each event as vLLM publishes it, in direct mode and chained anew;
+then once more in direct mode by the router's own road, from a publisher's socket on.
+Thread CPU time, of the socket's road that of the event loop's thread; medians over rounds
+that take turns.
 """
 
+import asyncio
 import random
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import uvloop
+import zmq
+
 from report import arguments, as_text, headed, keep
+from tessera.config.load import load_text
 from tessera.core.facts import Joined, KVRemoved, KVStored
 from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, MediaSpan, block_key, extra_keys_of
 from tessera.core.matching.kv_wire import decode_batch, encode_batch
 from tessera.core.matching.precise_prefix_cache import PrecisePrefixCacheProducer
 from tessera.core.parts import MediaItem, Modality
 from tessera.core.types import Basis, Endpoint, InferenceRequest, ItemSpan, PricedItem, PricedRequest
+from tessera.live.kv_feed import KVFeed
 
 BLOCK_SIZE = 16
 NUM_TOKENS, NUM_LONG_TOKENS = 4000, 100_000
@@ -35,6 +44,15 @@ NUM_ENDPOINTS = 64
 EVENTS_A_BATCH = 50
 NUM_EVENTS = 15_000
 SEED = "0"
+CONFIG = f"""
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {{type: precise-prefix-cache-producer, parameters: {{hashSeed: "{SEED}"}}}}
+- {{type: prefix-cache-scorer, parameters: {{prefixMatchInfoProducerName: precise-prefix-cache-producer}}}}
+schedulingProfiles:
+- {{name: default, plugins: [{{pluginRef: prefix-cache-scorer}}]}}
+"""
 TARGETS = {"keys_ms": 2.0, "long_keys_ms": 30.0, "match_ms": 2.0, "events_per_s": 50_000}
 
 
@@ -157,7 +175,45 @@ def ingest(payloads: list[bytes], endpoint: Endpoint) -> dict[str, float]:
                 producer.observe(event)
         result[f"{mode}_events_per_s"] = num_events / ((time.thread_time_ns() - before) / 1e9)
         assert set(producer.key_modes().values()) == {mode}
+    result["from_socket_events_per_s"] = uvloop.run(hear(payloads))
     return result
+
+
+def publish(payloads: list[bytes], ports: list[int], has_port: threading.Event) -> None:
+    """An engine that has all its batches ready when somebody subscribes."""
+    with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
+        socket.setsockopt(zmq.SNDHWM, 0)
+        ports.append(socket.bind_to_random_port("tcp://127.0.0.1"))
+        has_port.set()
+        socket.recv()
+        for number, payload in enumerate(payloads):
+            socket.send_multipart([b"kv@", number.to_bytes(8, "big"), payload])
+
+
+async def hear(payloads: list[bytes]) -> float:
+    """Events a second of the loop's CPU time, from the socket to the index."""
+    ports: list[int] = []
+    has_port = threading.Event()
+    threading.Thread(target=publish, args=(payloads, ports, has_port)).start()
+    has_port.wait()
+    router = load_text(CONFIG).router
+    faults: list[str] = []
+    feed = KVFeed(router, clock=time.monotonic, failed=faults.append)
+    endpoint = Endpoint(address="127.0.0.1", port=8000, kv_events_port=ports[0])
+    joined = Joined(at=0.0, endpoint=endpoint)
+    router.observe(joined)
+    before = time.thread_time_ns()
+    feed.observe(joined)
+    while told(feed, "tessera_kv_batches_total") < len(payloads):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    rate = told(feed, "tessera_kv_events_total") / ((time.thread_time_ns() - before) / 1e9)
+    assert told(feed, "tessera_kv_gaps_total") == len(faults) == 0
+    await feed.close()
+    return rate
+
+
+def told(feed: KVFeed, name: str) -> float:
+    return next(sum(number for _, number in rows) for family, _, _, rows in feed.gauges() if family == name)
 
 
 def medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -95,6 +95,7 @@ async def test_events_reach_the_index_until_their_endpoint_leaves(engines, serve
     # 4 blocks of text, 4 of salted text, 10 of the picture, of which one is stored twice; and 4 of text.
     await until(lambda: page(router.service)["batches_total", "exact"] == 6)
     assert producer.index.num_blocks == 22
+    await until(lambda: sum(number for name, number in page(router.service).items() if name[0] == "connected") == 2)
     assert set(map(str, producer.key_modes().values())) == {"direct"}
 
     found = page(router.service)
