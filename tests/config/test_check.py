@@ -79,3 +79,14 @@ def test_a_predictor_that_is_not_there_is_a_warning(config):
     loaded = gate(config, ttftSource="latencyPredictor")
     assert [each.path for each in loaded.warnings] == ["plugins[1].parameters.ttftSource"]
     assert "there is no latency predictor yet" in loaded.warnings[0].message
+
+
+@pytest.mark.parametrize(("name", "paths"), [("", []), ("default", []), ("decode", ["mine.parameters.profileName"])])
+@pytest.mark.parametrize("kind", ["filter", "scorer"])
+def test_sessions_of_a_profile_that_does_not_run(config, kind, name, paths):
+    entry = {"name": "mine", "type": f"session-affinity-{kind}", "parameters": {"profileName": name}}
+    found = advice(load_data(config("queue-scorer", entry)))
+    assert [each.path for each in found] == paths
+    assert all(
+        each.message == "no profile 'decode' runs, so no session is ever bound; there are default" for each in found
+    )

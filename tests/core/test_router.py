@@ -224,3 +224,10 @@ def test_answers_get_the_headers_of_every_plugin_that_writes_some(build):
     assert router.answer_headers(decision, served) == {}
     router = replace(router, answering=(Writes(a="one"), Writes(a="two", b="two")))
     assert router.answer_headers(decision, served) == {"a": "one 10.0.0.2:8000", "b": "two 10.0.0.2:8000"}
+
+
+@pytest.mark.parametrize("value", ["a\r\nset-cookie: b", "é", "\0"])
+def test_a_header_s_value_is_one_line(build, value):
+    router = replace(build.router(), answering=(Writes(a=value),))
+    with pytest.raises(AssertionError, match="a header's value is one line"):
+        router.answer_headers(build.decision(), build.endpoint(2))

@@ -1,6 +1,6 @@
 """Does a configuration that loads make sense? What an operator would want to know before the traffic does."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tessera.config.load import LoadedConfig
@@ -9,6 +9,7 @@ from tessera.core.errors import Problem
 from tessera.core.facts import Load
 from tessera.core.family import Count, Family
 from tessera.core.filters.prefix_cache_affinity import PrefixCacheAffinityFilter
+from tessera.core.matching.session_plugin import SessionPlugin
 from tessera.core.parts import MediaItem, Modality, Prompt
 from tessera.core.plugin import Filter, Plugin
 from tessera.core.pricing.robust import median
@@ -28,6 +29,8 @@ def advice(config: LoadedConfig) -> list[Problem]:
             found += _of_scorers(running[spec["name"]], f"schedulingProfiles[{index}]")
     gates = {id(each): each for profile in profiles for each in profile.filters}
     found += [problem for each in gates.values() if (problem := _of_gate(each))]
+    sessions = {id(each): each for profile in profiles for each in _plugins(profile) if isinstance(each, SessionPlugin)}
+    found += [problem for each in sessions.values() if (problem := _of_session(each, running))]
     if config.data_layer.metrics is None:
         readers = sorted({each.name for profile in profiles for each in _plugins(profile) if Load in each.reads})
         if readers:
@@ -64,6 +67,14 @@ def _of_gate(gate: Filter) -> Problem | None:
     until = f"until it is {penalty / 1000:g} s behind the others" if penalty else "however far it is behind the others"
     what = f"got {penalty:g}: a popular prefix stays with one endpoint {until}, which starves it; 2000 suits most loads"
     return Problem(f"{gate.name}.parameters.maxTTFTPenaltyMs", what)
+
+
+def _of_session(plugin: SessionPlugin, profiles: Collection[str]) -> Problem | None:
+    name = plugin.profile_name
+    if not name or name in profiles:
+        return None
+    what = f"no profile {name!r} runs, so no session is ever bound; there are {', '.join(profiles)}"
+    return Problem(f"{plugin.name}.parameters.profileName", what)
 
 
 def _plugins(profile: Profile) -> Iterator[Plugin]:

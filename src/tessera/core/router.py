@@ -143,6 +143,7 @@ class Router:
         found: dict[str, str] = {}
         for plugin in self.answering:
             found = {**plugin.answer_headers(decision, served), **found}
+        assert all(text.isascii() and text.isprintable() for text in found.values()), "a header's value is one line"
         return found
 
     def close(self) -> None:
