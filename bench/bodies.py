@@ -28,7 +28,7 @@ def all_bodies() -> dict[str, bytes]:
 
 def _chat(rng: random.Random, images: list[tuple[int, int]], num_bytes: int) -> bytes:
     """A chat completion of exactly ``num_bytes``: text, and images that fill most of it where there are any."""
-    urls = ["data:image/jpeg;base64," + _jpeg(rng, size, (num_bytes - 1000) // len(images)) for size in images]
+    urls = ["data:image/jpeg;base64," + jpeg(rng, size, (num_bytes - 1000) // len(images)) for size in images]
     parts: list[object] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     missing = num_bytes - len(_encoded("", parts))
     text = " ".join(rng.choices(_WORDS, k=missing))[:missing]
@@ -41,7 +41,7 @@ def _encoded(text: str, parts: list[object]) -> bytes:
     return json.dumps({"model": MODEL, "messages": messages, "max_tokens": 64, "stream": False}).encode()
 
 
-def _jpeg(rng: random.Random, size: tuple[int, int], num_chars: int) -> str:
+def jpeg(rng: random.Random, size: tuple[int, int], num_chars: int) -> str:
     """Base64 of the headers of a baseline JPEG and noise behind them, at most ``num_chars`` characters.
 
     Nothing on the road decodes pixels, so noise costs what a photograph does.
