@@ -43,7 +43,7 @@ def main() -> None:
 def install(env: Path) -> None:
     """Make the environment; each step leaves alone what is there."""
     python = env / "bin" / "python"
-    if not python.exists():
+    if not (env / "bin" / "pip").exists():
         print("vLLM: a virtual environment", flush=True)
         venv.create(env, with_pip=True)
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
