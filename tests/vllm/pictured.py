@@ -62,7 +62,7 @@ def several() -> list[Case]:
         chat("numbered", user(image(a), image(b), ASK), chat_template_kwargs={"add_vision_id": True}),
         chat("system-and-a", message("system", prose(3)), user(image(a), ASK)),
         chat("picture-in-system", message("system", "This is our emblem: ", image(c)), user(image(a), ASK)),
-        chat("a-salted", user(image(a), ASK), cache_salt="tenant-a"),
+        chat("salted-picture", user(image(picture(seed=23)), ASK), cache_salt="tenant-a"),
         chat("a-two-answers", user(image(a), "Name it. " + prose(2)), n=2, temperature=0.5, seed=1),
         chat("picture-token-behind", user(image(a), "Is <|image_pad|> a token? " + prose(2)), may_decline=True),
         chat("picture-token-before", user("Is <|image_pad|> a token?", image(a), prose(2)), may_decline=True),

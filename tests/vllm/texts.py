@@ -88,11 +88,14 @@ def _tools() -> list[Case]:
 
 
 def _switches() -> list[Case]:
+    secret = user("What do you make of these? " + prose(8, 13))
     begun = message("assistant", "The heaviest is ")
     return [
         chat("two-answers", user("Tell me of it. " + prose(4, 6)), n=2, temperature=0.5, seed=1),
-        chat("salted", SYSTEM, QUESTION, cache_salt="tenant-a"),
-        chat("salted-otherwise", SYSTEM, QUESTION, cache_salt="tenant-b"),
+        # A salt that was left out would go unnoticed where the same prompt was stored without one before.
+        chat("salted", secret, cache_salt="tenant-a"),
+        chat("salted-otherwise", secret, cache_salt="tenant-b"),
+        chat("not-salted", secret),
         chat("continued", SYSTEM, QUESTION, begun, continue_final_message=True, add_generation_prompt=False),
         chat("no-generation-prompt", SYSTEM, QUESTION, add_generation_prompt=False),
         chat("template-switches", SYSTEM, QUESTION, chat_template_kwargs={"enable_thinking": False, "unknown": [1]}),
@@ -117,7 +120,7 @@ def completions() -> list[Case]:
         completion("completion-one-token-more", ids[:97]),
         completion("completion-list-of-one", [prose(5, 9)]),
         completion("completion-ids-list-of-one", [ids[20:120]]),
-        completion("completion-salted", prose(6), cache_salt="tenant-a"),
+        completion("completion-salted", prose(6, 14), cache_salt="tenant-a"),
         completion("completion-echo", prose(6), echo=True),
         completion("completion-two-prompts", [prose(6, 10), prose(6, 11)], may_decline=True),
         completion("completion-truncated", prose(12, 12), truncate_prompt_tokens=70, may_decline=True),
