@@ -1,0 +1,117 @@
+"""What does an engine tell? Events as they happen, and its state when asked."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureReason(StrEnum):
+    """Why a request can never be served."""
+
+    PROMPT_TOO_LONG = "prompt-too-long"
+    """Prompt and output exceed the model's context or the whole KV cache."""
+    ITEM_TOO_LARGE = "item-too-large"
+    """A media item has more embeddings than the encoder cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """A request's first output token leaves, of its first choice to have one."""
+
+    request_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A request's last output token leaves."""
+
+    request_id: str
+    at: float
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    """Prompt tokens found in the KV cache at the first admission, of the first choice."""
+    num_completion_tokens: int
+    """Of all choices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request was refused; nothing of it ran."""
+
+    request_id: str
+    at: float
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksStored:
+    """The KV cache holds further blocks of a request, told at the start of the step that computes them.
+
+    The keys are the engine's own names: a key is used for one content only; content
+    that was removed and computed again may have another key. Output blocks are told too.
+    """
+
+    request_id: str
+    at: float
+    first_block: int
+    """Index of the first of them among the request's blocks: its tokens begin at ``first_block * block_size``."""
+    keys: range
+    choice: int = 0
+    """Which of the request's choices, 0 for all that share the prompt's blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRemoved:
+    """These blocks were evicted."""
+
+    at: float
+    keys: range
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCleared:
+    """The whole prefix cache was dropped."""
+
+    at: float
+
+
+KVEvent = BlocksStored | BlocksRemoved | CacheCleared
+RequestEvent = FirstToken | Finished | Failed
+EngineEvent = RequestEvent | KVEvent
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounters:
+    """What a cache was asked and what it had, since the engine's start."""
+
+    num_queried: int
+    num_hit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """An engine's state, as its metrics page would tell it."""
+
+    num_waiting: int
+    """Sequences in the scheduler's queue (``vllm:num_requests_waiting``)."""
+    num_running: int
+    """Sequences in the batch (``vllm:num_requests_running``)."""
+    kv_usage_fraction: float
+    """Share of KV blocks that running sequences hold, 0..1."""
+    num_blocks: int
+    """KV blocks of the engine."""
+    block_size: int
+    """Tokens a block holds."""
+    num_first_tokens: int
+    """Sequences that have had a first token, since the start (``vllm:time_to_first_token_seconds_count``)."""
+    prefix_cache: CacheCounters
+    """In tokens."""
+    processor_cache: CacheCounters
+    """In media items."""
+    encoder_cache: CacheCounters
+    """In media items; what the KV cache covers is not asked for."""
+    num_preemptions: int
+    num_prompt_tokens: int
+    """Of prompts that have had a first token, since the start (``vllm:prompt_tokens_total``)."""
+    num_generation_tokens: int
+    """Since the start (``vllm:generation_tokens_total``)."""
