@@ -1,8 +1,27 @@
 """What does one vLLM-like server do with its requests, and when?"""
 
-from tessera.engine.events import EngineEvent, EngineFacts
+from collections import deque
+from math import inf
+
+from tessera.engine.costs import Costs
+from tessera.engine.events import (
+    BlocksRemoved,
+    BlocksStored,
+    CacheCleared,
+    EngineEvent,
+    EngineFacts,
+    Failed,
+    FailureReason,
+    Finished,
+    FirstToken,
+)
+from tessera.engine.front_end import FrontEnd
+from tessera.engine.kv_cache import Stored
 from tessera.engine.profiles import EngineProfile
 from tessera.engine.requests import EngineRequest
+from tessera.engine.scheduler import Scheduler
+from tessera.engine.sequences import Sequence, Ticket
+from tessera.engine.stretch import Stretch
 
 
 class Engine:
@@ -11,14 +30,19 @@ class Engine:
     Instants are float seconds on the driver's clock and never go back: each call's
     ``at`` is at least that of the call before. Nothing happens between calls:
 
-    >>> engine = Engine(PROFILES["h200-tp2-qwen3-vl-32b"])  # doctest: +SKIP
-    >>> engine.submit(request, at=10.0)  # doctest: +SKIP
-    >>> while (at := engine.next_at) is not None:  # doctest: +SKIP
+    >>> from tessera.engine.profiles import PROFILES
+    >>> from tessera.engine.requests import TextSegment
+    >>> engine = Engine(PROFILES["h200-tp2-qwen3-vl-32b"])
+    >>> engine.submit(EngineRequest("r", (TextSegment(key=1, num_tokens=100),), num_output_tokens=3), at=10.0)
+    >>> while (at := engine.next_at) is not None:
     ...     for event in engine.advance(at):
-    ...         print(event)
+    ...         print(type(event).__name__, round(event.at, 3))
+    FirstToken 10.049
+    Finished 10.084
 
     How finely a driver advances changes nothing: the same submissions and aborts give
-    the same events at the same instants.
+    the same events at the same instants. Memory is that of the caches and of the requests
+    that the driver has submitted and that have not ended; their number is the driver's to limit.
     """
 
     def __init__(self, profile: EngineProfile, *, tells_kv_events: bool = False) -> None:
@@ -26,9 +50,27 @@ class Engine:
 
         Args:
             profile: hardware, model and settings.
-            tells_kv_events: whether ``advance`` also returns ``KVEvent``.
+            tells_kv_events: whether ``advance`` also returns each ``KVEvent``.
         """
-        raise NotImplementedError
+        costs = Costs(profile)
+        self.profile = profile
+        self._front_end = FrontEnd(profile, costs)
+        self._scheduler = Scheduler(profile, costs, keeps_kv_log=tells_kv_events)
+        self._tickets: dict[str, Ticket] = {}
+        self._aborted: list[Sequence] = []
+        """In the step that runs; they go when it ends."""
+        self._stretch: Stretch | None = None
+        """The steps that run."""
+        self._num_ended = 0
+        """Steps of it that are accounted for."""
+        self._told: deque[EngineEvent] = deque()
+        """What has happened and was not asked for yet."""
+        self._step_at = inf
+        """When the steps that run are looked at next."""
+        self._num_sequences = 0
+        self._num_first_tokens = 0
+        self._num_prompt_tokens = 0
+        self._num_generation_tokens = 0
 
     def submit(self, request: EngineRequest, at: float) -> None:
         """The request's bytes have arrived at the API server.
@@ -36,28 +78,214 @@ class Engine:
         Raises:
             ValueError: the engine still has a request of this id.
         """
-        raise NotImplementedError
+        if request.request_id in self._tickets:
+            raise ValueError(f"request {request.request_id} is still here; give each request an id of its own")
+        ticket = self._tickets[request.request_id] = Ticket(request)
+        self._front_end.push(ticket, at)
 
     def abort(self, request_id: str, at: float) -> None:
         """The client has gone: no event after ``at`` names the request. One that is unknown or over is ignored."""
-        raise NotImplementedError
+        self._run(at)
+        ticket = self._tickets.pop(request_id, None)
+        if ticket is None:
+            return
+        ticket.is_aborted = True
+        for sequence in ticket.sequences:
+            if sequence in self._scheduler.running:
+                self._aborted.append(sequence)
+            elif sequence.num_tokens < sequence.num_target:
+                self._scheduler.drop(sequence)
+        if ticket.sequences:
+            self._cut(at)
 
     @property
     def next_at(self) -> float | None:
         """When something happens next, if nothing is submitted or aborted; nothing where the engine is idle.
 
-        It need not yield an event for a driver, but each is in ``advance`` of such an instant.
+        It need not be an event that a driver sees.
         """
-        raise NotImplementedError
+        if self._told:
+            return self._told[0].at
+        at = min(self._front_end.next_at, self._step_at)
+        return None if at == inf else at
 
     def advance(self, at: float) -> list[EngineEvent]:
-        """All that happens up to and including ``at``, in order."""
-        raise NotImplementedError
+        """All that happens up to and including ``at`` and was not told yet, in order."""
+        self._run(at)
+        events = list(self._told)
+        self._told.clear()
+        return events
 
     def facts(self, at: float) -> EngineFacts:
-        """The state at ``at``, which lies before ``next_at`` (all before it was taken by ``advance``)."""
-        raise NotImplementedError
+        """The state at ``at``. What happened until then is told by the next ``advance``."""
+        self._run(at)
+        scheduler = self._scheduler
+        num_decoded = self._num_steps_unaccounted(at) * scheduler.decodes.num_sequences
+        return EngineFacts(
+            num_waiting=len(scheduler.waiting),
+            num_running=len(scheduler.running),
+            kv_usage_fraction=self._num_used_blocks(at) / self.profile.num_blocks,
+            num_blocks=self.profile.num_blocks,
+            block_size=self.profile.block_size,
+            num_first_tokens=self._num_first_tokens,
+            prefix_cache=scheduler.kv.counters,
+            processor_cache=self._front_end.cache.counters,
+            encoder_cache=scheduler.encoder.counters,
+            num_preemptions=scheduler.num_preemptions,
+            num_prompt_tokens=self._num_prompt_tokens,
+            num_generation_tokens=self._num_generation_tokens + num_decoded,
+        )
 
     def num_generated(self, request_id: str, at: float) -> int:
-        """Output tokens of a request so far, of all choices; 0 where it is unknown. ``at`` as for ``facts``."""
-        raise NotImplementedError
+        """Output tokens of a request until ``at``, of all choices; 0 where it is unknown or over."""
+        self._run(at)
+        ticket = self._tickets.get(request_id)
+        if ticket is None:
+            return 0
+        num_ended = self._num_steps_unaccounted(at)
+        decodes = self._scheduler.decodes
+        return sum(
+            (decodes.num_tokens(each) + num_ended if each.is_decoding else each.num_tokens) - each.num_prompt_tokens
+            for each in ticket.sequences
+        )
+
+    def reset_prefix_cache(self, at: float) -> bool:
+        """Forget all KV content; refused, with false, while a sequence runs (``POST /reset_prefix_cache``)."""
+        self._run(at)
+        is_cleared = self._scheduler.kv.clear()
+        if is_cleared and self._scheduler.kv.log is not None:
+            self._told.append(CacheCleared(at))
+        return is_cleared
+
+    def _run(self, at: float) -> None:
+        while True:
+            job_at, step_at = self._front_end.next_at, self._step_at
+            if min(job_at, step_at) > at:
+                return
+            # Who is through the front end at the very end of a step is in time for the next one.
+            if job_at <= step_at:
+                self._end_job(job_at)
+            else:
+                self._end_steps(step_at)
+
+    def _end_job(self, at: float) -> None:
+        ticket = self._front_end.turn(self._tokens_per_s(at))
+        if ticket is None or ticket.is_aborted:
+            return
+        reason = self._refusal(ticket)
+        if reason:
+            del self._tickets[ticket.request.request_id]
+            self._told.append(Failed(ticket.request.request_id, at, reason))
+            return
+        waiting = self._scheduler.waiting
+        is_head = not waiting
+        waiting.extend(ticket.start(self._num_sequences, self.profile.block_size))
+        self._num_sequences += ticket.request.num_choices
+        if self._stretch is None:
+            self._start(at)
+        elif is_head:
+            # Behind others who could not be admitted it changes nothing.
+            self._cut(at)
+
+    def _tokens_per_s(self, at: float) -> float:
+        return self._stretch.num_decodes / self._stretch.step_s(at) if self._stretch else 0.0
+
+    def _refusal(self, ticket: Ticket) -> FailureReason | None:
+        profile = self.profile
+        num_tokens = ticket.request.num_prompt_tokens + ticket.request.num_output_tokens
+        if num_tokens > profile.model.max_model_len or num_tokens - 1 > profile.num_blocks * profile.block_size:
+            return FailureReason.PROMPT_TOO_LONG
+        if any(span.item.num_embeds > profile.encoder_cache_embeds for span in ticket.spans):
+            return FailureReason.ITEM_TOO_LARGE
+        return None
+
+    def _start(self, at: float) -> None:
+        self._stretch = self._scheduler.start(at)
+        self._num_ended = 0
+        self._set_step_at()
+
+    def _cut(self, at: float) -> None:
+        if self._stretch:
+            self._stretch.cut(at)
+            self._set_step_at()
+
+    def _set_step_at(self) -> None:
+        if self._stretch is None:
+            self._step_at = inf
+        else:
+            self._step_at = self._stretch.end_at(self._num_steps_at_once(self._stretch))
+
+    def _num_steps_at_once(self, stretch: Stretch) -> int:
+        """How many steps have ended when we look next: a log of blocks wants each to be looked at."""
+        return stretch.num_steps if self._scheduler.kv.log is None else min(self._num_ended + 1, stretch.num_steps)
+
+    def _end_steps(self, at: float) -> None:
+        stretch = self._stretch
+        assert stretch is not None
+        num_ended = self._num_steps_at_once(stretch)
+        num_steps = num_ended - self._num_ended
+        ended = self._scheduler.end(num_steps, is_first=self._num_ended == 0)
+        self._num_ended = num_ended
+        self._num_generation_tokens += num_steps * stretch.num_decodes + len(ended.sampled)
+        self._tell_blocks(at)
+        self._tell_sampled(ended.sampled, at)
+        self._tell_finished(ended.finished, at)
+        if num_ended < stretch.num_steps:
+            self._set_step_at()
+            return
+        for sequence in self._aborted:
+            if sequence in self._scheduler.running:
+                self._scheduler.drop(sequence)
+        self._aborted.clear()
+        self._start(at)
+
+    def _tell_blocks(self, at: float) -> None:
+        log = self._scheduler.kv.log
+        if not log:
+            return
+        for entry in log:
+            if isinstance(entry, Stored):
+                request_id, choice = entry.owner
+                self._told.append(BlocksStored(request_id, at, entry.first_block, entry.keys, choice))
+            else:
+                self._told.append(BlocksRemoved(at, entry.keys))
+        log.clear()
+
+    def _tell_sampled(self, sampled: list[Sequence], at: float) -> None:
+        for sequence in sampled:
+            ticket = sequence.ticket
+            if ticket.is_aborted or sequence.num_tokens != sequence.num_prompt_tokens + 1:
+                continue
+            self._num_first_tokens += 1
+            self._num_prompt_tokens += sequence.num_prompt_tokens
+            if not ticket.has_first_token:
+                ticket.has_first_token = True
+                self._told.append(FirstToken(ticket.request.request_id, at))
+
+    def _tell_finished(self, finished: list[Sequence], at: float) -> None:
+        for sequence in finished:
+            ticket, request = sequence.ticket, sequence.ticket.request
+            ticket.num_left -= 1
+            if ticket.num_left or ticket.is_aborted:
+                continue
+            del self._tickets[request.request_id]
+            self._told.append(
+                Finished(
+                    request.request_id,
+                    at,
+                    num_prompt_tokens=request.num_prompt_tokens,
+                    num_cached_tokens=ticket.num_cached_tokens or 0,
+                    num_completion_tokens=request.num_choices * request.num_output_tokens,
+                )
+            )
+
+    def _num_steps_unaccounted(self, at: float) -> int:
+        return self._stretch.num_ended(at) - self._num_ended if self._stretch else 0
+
+    def _num_used_blocks(self, at: float) -> int:
+        if self._stretch is None:
+            return self._scheduler.kv.num_used
+        num_begun = min(self._stretch.num_ended(at) + 1, self._stretch.num_steps)
+        # The blocks of a stretch's first step are taken when it begins, those of others when they end.
+        num_taken = max(1, self._num_ended)
+        return self._scheduler.num_used_blocks(num_taken - self._num_ended, num_begun - num_taken)

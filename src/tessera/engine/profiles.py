@@ -53,6 +53,9 @@ class Model:
     """Weights that each embedding is multiplied with after the layers: the merger and the deepstack mergers."""
     vit_patches_per_embed: int
     """Patches that are merged into one embedding."""
+    processed_bytes_per_embed: int
+    """What the processor makes of an item for each embedding: patches of 3 channels, 2 frames and 16 x 16 pixels,
+    in bf16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,20 @@ class EngineProfile:
     encoder_cache_embeds: int
     """Size of the encoder cache; also the most embeddings that one step computes."""
     processor_cache_bytes: int
-    """``--mm-processor-cache-gb``: 4 by default, 20 in llm-d's guide."""
+    """``--mm-processor-cache-gb``: 4 by default, 20 in llm-d's guide; 0: none."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_num_seqs <= self.max_num_batched_tokens:
+            raise ValueError(
+                f"profile {self.name}: max_num_seqs {self.max_num_seqs}, expected 1 to max_num_batched_tokens "
+                f"{self.max_num_batched_tokens}, so that every sequence can decode in each step"
+            )
+        if min(self.block_size, self.num_blocks, self.encoder_cache_embeds) < 1 or self.processor_cache_bytes < 0:
+            raise ValueError(
+                f"profile {self.name}: {self.num_blocks} blocks of {self.block_size} tokens, encoder cache of "
+                f"{self.encoder_cache_embeds}, processor cache of {self.processor_cache_bytes}: expected at least "
+                "1, 1, 1 and 0"
+            )
 
 
 GPU_MEMORY_UTILIZATION: Final = 0.92
@@ -191,6 +207,7 @@ QWEN3_VL_32B: Final = Model(
     vit_num_layer_params=4.0 * _VIT_WIDTH**2 + 2.0 * _VIT_WIDTH * _VIT_FEED_FORWARD,
     vit_num_merger_params=_merger_params(5120),
     vit_patches_per_embed=4,
+    processed_bytes_per_embed=4 * 3 * 2 * 16 * 16 * 2,
 )
 """Source: config.json of Qwen/Qwen3-VL-32B-Instruct."""
 QWEN3_VL_8B: Final = Model(
@@ -207,6 +224,7 @@ QWEN3_VL_8B: Final = Model(
     vit_num_layer_params=4.0 * _VIT_WIDTH**2 + 2.0 * _VIT_WIDTH * _VIT_FEED_FORWARD,
     vit_num_merger_params=_merger_params(4096),
     vit_patches_per_embed=4,
+    processed_bytes_per_embed=4 * 3 * 2 * 16 * 16 * 2,
 )
 """Source: config.json of Qwen/Qwen3-VL-8B-Instruct."""
 
