@@ -155,7 +155,7 @@ def test_every_request_ends_once(given_inputs: list[Input]) -> None:
             assert kinds in ([FirstToken, Finished], [Failed])
         else:
             assert kinds in ([FirstToken, Finished], [Failed], [FirstToken], [])
-            assert kinds and kinds[-1] in (Finished, Failed) or all(event.at <= each.abort_at for event in own)
+            assert (kinds and kinds[-1] in (Finished, Failed)) or all(event.at <= each.abort_at for event in own)
         for event in own:
             assert event.at > each.at
             if isinstance(event, Finished):

@@ -2,7 +2,7 @@
 
 import typer
 
-from tessera.cli import check, demo, emulate, envoy_config, explain, plugins, price, serve
+from tessera.cli import check, demo, emulate, envoy_config, explain, plugins, price, serve, simulate
 
 app = typer.Typer(
     help="A router for vision-language model servers: it knows what a picture costs before it is tokens.",
@@ -18,6 +18,7 @@ app.command()(price.price)
 app.command()(explain.explain)
 app.command()(plugins.plugins)
 app.command()(emulate.emulate)
+app.command()(simulate.simulate)
 app.command("envoy-config")(envoy_config.print_envoy_config)
 
 

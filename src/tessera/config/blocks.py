@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import json
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from tessera.config.document import MAX_PROBLEMS
 from tessera.config.paths import join
 from tessera.core.errors import Problem
-from tessera.core.plugin import camel
+from tessera.core.plugin import STRICT
 
 B = TypeVar("B")
 
@@ -67,15 +67,18 @@ def decode(block: type[B], data: Any, path: str) -> tuple[B | None, list[Problem
 def fields_of(block: type) -> Mapping[str, Any]:
     """The YAML keys of a block and the type hints of their values."""
     hints = get_type_hints(block, include_extras=True)
+    spelled = getattr(block, "__pydantic_config__", STRICT).get("alias_generator", str)
     return {
-        key_of(field.name, hints[field.name]): hints[field.name] for field in dataclasses.fields(block) if field.init
+        key_of(field.name, hints[field.name], spelled): hints[field.name]
+        for field in dataclasses.fields(block)
+        if field.init
     }
 
 
-def key_of(name: str, hint: Any) -> str:
-    """The YAML key of a field: its alias where it has one, else its name in camel case."""
+def key_of(name: str, hint: Any, spelled: Callable[[str], str]) -> str:
+    """The YAML key of a field: its alias where it has one, else its name as its block spells names."""
     aliases = [each.alias for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldInfo) and each.alias]
-    return aliases[0] if aliases else camel(name)
+    return aliases[0] if aliases else spelled(name)
 
 
 def block_of(hint: Any) -> type | None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera.core.facts import EndpointState
+from tessera.core.fleet import Fleet
 from tessera.core.matching.first_token import FirstTokenTracker
 from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.pricing.token import TokenProducer
 from tessera.core.router import Router
 from tessera.core.types import FirstTokenSource
 from tessera.live.extproc.budget import BodyBudget
-from tessera.live.fleet import Fleet
 from tessera.live.open_requests import OpenRequests
 from tessera.telemetry.metrics import GaugeFamily
 

@@ -16,8 +16,9 @@ from itertools import count
 from secrets import token_hex
 from typing import Any
 
-from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, num_uncached_tokens
-from tessera.core.matching.first_token import FirstTokenTracker
+from tessera.core.facts import FirstToken, FleetEvent
+from tessera.core.fleet import Fleet
+from tessera.core.matching.first_token import FirstTokenTracker, predicted_first_token_at
 from tessera.core.media.size import Reason
 from tessera.core.parts import MediaItem
 from tessera.core.rendering.prompt import PromptTokens
@@ -26,7 +27,6 @@ from tessera.core.router import Router
 from tessera.core.types import Decision, Endpoint, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
-from tessera.live.fleet import Fleet
 from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
 from tessera.live.tokenising import Tokenising
@@ -38,8 +38,6 @@ INLINE_BYTES = 256 << 10
 INLINE_TOKENISED_BYTES = 8 << 10
 """The same where text is tokenised, at about 1 ms for 10 KB."""
 READ_THREADS = 2
-PREFILL_TOKENS_PER_S = 15_928.0
-"""Rate behind a predicted first token until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
 MAX_LOGGED_GUESSES = 8
 """Guesses in a request's log line; ``/debug`` has them all."""
 TICK_S = 0.02
@@ -234,11 +232,7 @@ class RouterService:
         request = decision.request
         stage = decision.primary_stage
         assert stage.winner is not None, "a decision without rejection has a winner"
-        candidate = stage.candidate_of(stage.winner)
-        ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
-        queued = ahead.num_uncached_tokens if ahead else 0
-        tokens = queued + num_uncached_tokens(decision.priced, candidate)
-        predicted_at = at + tokens / PREFILL_TOKENS_PER_S
+        predicted_at = predicted_first_token_at(decision)
         self._predicted[request.request_id] = predicted_at
         self.open.decided(decision, opened_at)
         num_engine_requests = request.num_engine_requests

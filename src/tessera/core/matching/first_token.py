@@ -10,8 +10,8 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 
-from tessera.core.facts import FirstToken, FleetEvent, Joined, Left, Scraped
-from tessera.core.types import FirstTokenSource
+from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, Joined, Left, Scraped, num_uncached_tokens
+from tessera.core.types import Decision, FirstTokenSource
 
 NUM_SCRAPES = 20
 """Scrapes whose median load is compared with our own; with fewer the counter is not used."""
@@ -25,6 +25,18 @@ MAX_PREDICTION_S = 600.0
 """A prediction further ahead than this is cut to it."""
 OVERDUE_S = 60.0
 """How long behind its prediction a request may wait for a trusted counter."""
+PREFILL_TOKENS_PER_S = 15_928.0
+"""Rate behind a prediction until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
+
+
+def predicted_first_token_at(decision: Decision) -> float:
+    """When a request's first token is expected: what its winner has queued, then its own uncached tokens."""
+    winner = decision.primary_stage.winner
+    assert winner is not None, "a decision without rejection has a winner"
+    candidate = decision.primary_stage.candidate_of(winner)
+    ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
+    queued = ahead.num_uncached_tokens if ahead else 0
+    return decision.at + (queued + num_uncached_tokens(decision.priced, candidate)) / PREFILL_TOKENS_PER_S
 
 
 @dataclass(slots=True)

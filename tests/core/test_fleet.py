@@ -1,6 +1,6 @@
 from tessera.core.facts import UNKNOWN_LOAD, FirstToken, Joined, Left, Load, Scraped
+from tessera.core.fleet import Fleet
 from tessera.core.types import FirstTokenSource
-from tessera.live.fleet import Fleet
 
 LOAD = Load(num_waiting=3, at=1.0)
 

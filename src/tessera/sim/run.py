@@ -1,0 +1,125 @@
+"""How is a scenario run? One run is a fleet, a policy and a seed; runs share nothing and go in parallel."""
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from random import Random
+
+from tessera.config.declarations import MIN_INTERVAL_S
+from tessera.core.errors import ConfigError, Problem
+from tessera.core.family import Family
+from tessera.core.pricing.served_model import guess
+from tessera.core.types import FirstTokenSource
+from tessera.engine.engine import Engine
+from tessera.engine.profiles import EngineProfile
+from tessera.sim.client import Client
+from tessera.sim.connections import Connections
+from tessera.sim.figures import Figures, figures_of
+from tessera.sim.gateway import Gateway
+from tessera.sim.kernel import Kernel
+from tessera.sim.load import LoadGenerator, StageRecord
+from tessera.sim.policies import Policy
+from tessera.sim.prompts import Prompts
+from tessera.sim.scenario import Scenario
+from tessera.sim.servers import Server, endpoints
+from tessera.sim.stages import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One fleet in its virtual time."""
+
+    scenario: Scenario
+    policy: Policy
+    seed: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that are sent in it."""
+        return sum(stage.num_requests for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The figures of one measured stage."""
+
+    policy: str
+    rate: float
+    seed: int
+    figures: Figures
+
+
+def runs_of(scenario: Scenario, seeds: Sequence[int]) -> list[Run]:
+    """Every run of a scenario."""
+    policies, load = scenario.policies, scenario.document.load
+    return [Run(scenario, policy, seed, stages) for policy in policies for seed in seeds for stages in load.runs()]
+
+
+def perform(runs: Sequence[Run], num_jobs: int) -> Iterator[tuple[Run, list[Row]]]:
+    """Each run with its rows, as they come to an end, in ``num_jobs`` processes; in this one where that is 1."""
+    if num_jobs <= 1 or len(runs) <= 1:
+        for run in runs:
+            yield run, simulate(run)
+        return
+    # Long runs first, so that no core is left alone with one at the end.
+    ordered = sorted(runs, key=lambda run: -run.num_requests)
+    with ProcessPoolExecutor(num_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pending = {pool.submit(simulate, run): run for run in ordered}
+        for done in as_completed(pending):
+            yield pending[done], done.result()
+
+
+def simulate(run: Run) -> list[Row]:
+    """The rows of one run; the same for the same run, wherever it runs."""
+    records = play(run)
+    measured = [record for record in records if record.stage.is_measured]
+    return [Row(run.policy.title, each.stage.rate, run.seed, figures_of(each)) for each in measured]
+
+
+def play(run: Run) -> list[StageRecord]:
+    """What became of each stage, warm-up included."""
+    spec = run.scenario.document
+    profile = run.scenario.profile
+    loaded = run.policy.load(run.scenario.folder)
+    metrics = loaded.data_layer.metrics
+    interval_s = max(metrics.interval, MIN_INTERVAL_S) if metrics is not None else None
+    kernel = Kernel()
+    phases = Random(f"{run.seed}/phases")
+    servers = [
+        Server(kernel, each, Engine(profile), scrape_interval_s=interval_s, phase=phases.random())
+        for each in endpoints(spec.endpoints)
+    ]
+    gateway = Gateway(
+        loaded.router,
+        servers,
+        seed=run.seed,
+        source=FirstTokenSource(run.policy.first_token),
+        tells_cached=run.policy.tells_cached_tokens,
+    )
+    prompts = Prompts(loaded.profile, profile.model.name, family_of(profile))
+    connections = Connections(run.seed, num_workers=spec.client.num_workers, idle_s=spec.client.idle_s)
+    client = Client(
+        kernel, gateway, prompts, connections, delay_s=spec.network_delay_s, timeout_s=spec.client.timeout_s
+    )
+    for server in servers:
+        server.on_event = client.hear
+    workload = run.scenario.workload.make(run.seed)
+    generator = LoadGenerator(kernel, client, servers, workload, run.stages, spacing=spec.load.spacing, seed=run.seed)
+    kernel.run()
+    assert client.num_in_flight == 0, f"{client.num_in_flight} requests are in flight and nothing is left to happen"
+    assert gateway.num_open == 0, f"{gateway.num_open} requests are over and were not settled"
+    return generator.records
+
+
+def family_of(profile: EngineProfile) -> Family:
+    """The family by which the profile's model turns pictures into tokens.
+
+    Raises:
+        ConfigError: no family is known for the model's name.
+    """
+    served = guess(profile.model.name)
+    if served is None:
+        raise ConfigError([Problem("profile", f"no family prices {profile.model.name!r}")])
+    return served.family

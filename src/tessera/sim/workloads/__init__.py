@@ -1,0 +1,1 @@
+"""What may clients ask? One kind of workload a module."""
