@@ -10,8 +10,15 @@ without token ids, and rendering and tokenising alone, also of 100,000 tokens of
 ``DIR`` holds a model's config.json, tokenizer.json and chat template with the
 vocabulary of Qwen3-VL; ``make test-vllm`` makes one. The thread's CPU time, medians
 over rounds that take turns; the peer's render service does 9 requests a second.
+
+Then the whole road, as ``extproc.py`` measures it: a real Envoy, ``tessera serve`` in exact
+mode and beside it with the same configuration without token ids, endpoints that answer at
+once and publish no events, and clients that send one such request again and again.
 """
 
+import argparse
+import contextlib
+import json
 import random
 import statistics
 import time
@@ -24,6 +31,7 @@ from typing import Any
 import msgspec
 
 from bodies import MODEL, jpeg
+from extproc import Way, fleet, measure, serve_command, serving, table, with_windows
 from report import arguments, as_text, headed, keep
 from tessera.config.load import LoadedConfig, load_data
 from tessera.core.facts import EndpointState, FleetView, Joined
@@ -44,9 +52,10 @@ SYSTEM_WORDS, QUESTION_WORDS, LONG_WORDS = 800, 230, 78_000
 """Words that make about 1,000, 300 and 100,000 tokens."""
 PATH = "/v1/chat/completions"
 TARGET_MS = 3.3
+BODY = "3 pictures, 1,300 tokens"
 
 
-def config_of(model_dir: Path | None) -> LoadedConfig:
+def config_of(model_dir: Path | None) -> dict[str, Any]:
     """Exact mode with the model's files; approximate without."""
     estimate = {"model": {"path": str(model_dir)} if model_dir else {"family": "qwen3-vl"}}
     producer = "precise-prefix-cache-producer" if model_dir else "approx-prefix-cache-producer"
@@ -55,24 +64,22 @@ def config_of(model_dir: Path | None) -> LoadedConfig:
         priced["tokenizer"] = {"path": str(model_dir)}
         estimate["model"]["engineModel"] = MODEL
     parameters = {"prefixMatchInfoProducerName": producer}
-    return load_data(
-        {
-            "apiVersion": "llm-d.ai/v1alpha1",
-            "kind": "EndpointPickerConfig",
-            "plugins": [
-                {"type": "token-producer", "parameters": priced},
-                {"type": producer},
-                {"type": "prefix-cache-scorer", "parameters": parameters},
-                {"type": "token-load-scorer"},
-            ],
-            "schedulingProfiles": [
-                {
-                    "name": "default",
-                    "plugins": [{"pluginRef": "prefix-cache-scorer"}, {"pluginRef": "token-load-scorer"}],
-                }
-            ],
-        }
-    )
+    return {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [
+            {"type": "token-producer", "parameters": priced},
+            {"type": producer},
+            {"type": "prefix-cache-scorer", "parameters": parameters},
+            {"type": "token-load-scorer"},
+        ],
+        "schedulingProfiles": [
+            {
+                "name": "default",
+                "plugins": [{"pluginRef": "prefix-cache-scorer"}, {"pluginRef": "token-load-scorer"}],
+            }
+        ],
+    }
 
 
 class Road:
@@ -150,7 +157,7 @@ def timed_ms(call: Callable[[], object]) -> float:
 def rounds(model_dir: Path) -> Iterator[dict[str, float]]:
     """Milliseconds of each way, in turn."""
     rng = random.Random(1)
-    exact, plain = Road(config_of(model_dir)), Road(config_of(None))
+    exact, plain = Road(load_data(config_of(model_dir))), Road(load_data(config_of(None)))
     pictures = [jpeg(rng, (1280, 720), PICTURE_CHARS) for _ in range(3)]
     system, head = words(rng, SYSTEM_WORDS), head_of()
     renderer, profile = exact.config.router.renderer, exact.config.profile
@@ -173,8 +180,27 @@ def rounds(model_dir: Path) -> Iterator[dict[str, float]]:
         yield times
 
 
+def end_to_end(model_dir: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """The whole road in exact mode and without, by number of clients."""
+    rng = random.Random(1)
+    pictures = [jpeg(rng, (1280, 720), PICTURE_CHARS) for _ in range(3)]
+    body = body_of(messages(words(rng, SYSTEM_WORDS), words(rng, QUESTION_WORDS), pictures))
+    with contextlib.ExitStack() as stack:
+        _, endpoints, clients = stack.enter_context(fleet({BODY: body}))
+        ways = []
+        for name, folder in (("approximate", None), ("exact", model_dir)):
+            config = endpoints.with_name(f"{name}.yaml")
+            config.write_text(json.dumps(config_of(folder)))
+            served = stack.enter_context(serving(serve_command("BUFFERED", endpoints, config)))
+            ways.append(Way(name, served, served.ports["envoy"], counts=True))
+        cells = list(measure(ways, clients, args, [(BODY, 1), (BODY, 8)]))
+        served = ways[-1].serving
+        counts = {"num_decided": served.num_decided(), "num_approximate": served.counted("tessera_untokenised_total")}
+        return {"cells": cells, "exact": counts}
+
+
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = with_windows(arguments(__doc__))
     parser.add_argument("--model-dir", type=Path, required=True, help="a model's files with Qwen3-VL's vocabulary")
     args = parser.parse_args()
     keep_large_blocks()
@@ -190,8 +216,10 @@ def main() -> None:
         "target_ms": TARGET_MS,
         **medians,
         "requests_per_core_s": round(1000 / slowest),
+        "end_to_end": end_to_end(args.model_dir.resolve(), args),
     }
-    print(as_text(result))
+    print(table(result["end_to_end"]["cells"]))
+    print(as_text({**result, "end_to_end": result["end_to_end"]["exact"]}))
     keep(result, args.write)
 
 

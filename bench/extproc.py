@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,7 +43,6 @@ NUM_ENDPOINTS = 4
 LOG_FLUSH_S = 0.1
 """The access log leaves Envoy up to 50 ms later."""
 STOP_TIMEOUT_S = 10
-_DECIDED = re.compile(r"^llm_d_epp_request_total\{.*\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,13 @@ class Serving:
 
     def num_decided(self) -> int:
         """Decisions that it has made."""
+        return self.counted("llm_d_epp_request_total")
+
+    def counted(self, name: str) -> int:
+        """The sum of a counter over all of its labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['metrics']}/metrics") as answer:
-            return sum(int(float(value)) for value in _DECIDED.findall(answer.read().decode()))
+            page = answer.read().decode()
+        return sum(int(float(value)) for value in re.findall(rf"^{name}\{{.*\}} (\S+)$", page, re.MULTILINE))
 
     def cpu_us(self) -> tuple[float, float]:
         """CPU microseconds so far, of Envoy and of the picker."""
@@ -71,6 +75,8 @@ class Way:
     name: str
     serving: Serving
     port: int
+    counts: bool = False
+    """Whether each of its requests must have been decided by Tessera."""
 
 
 def cpu_us(pid: int) -> float:
@@ -78,11 +84,12 @@ def cpu_us(pid: int) -> float:
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
 
 
-def serve_command(mode: str, endpoints: Path) -> list[str]:
-    """``tessera serve`` with its defaults but for the mode and the ports."""
+def serve_command(mode: str, endpoints: Path, config: Path | None = None) -> list[str]:
+    """``tessera serve`` with its defaults but for the mode, the ports and, where it is given, the configuration."""
     ports = [word for name in ("listen", "grpc-port", "metrics-port", "baseline-listen") for word in (f"--{name}", "0")]
     tessera = str(Path(sys.executable).with_name("tessera"))
-    return [tessera, "serve", "--envoy", "--endpoints", str(endpoints), "--body-mode", mode, *ports]
+    chosen = ["--config", str(config)] if config else []
+    return [tessera, "serve", "--envoy", "--endpoints", str(endpoints), "--body-mode", mode, *chosen, *ports]
 
 
 def bare_command(ports: list[int]) -> list[str]:
@@ -123,7 +130,7 @@ def child_of(pid: int) -> int:
 
 def window(way: Way, job: Job, clients: Connection) -> dict[str, float]:
     """One window's figures; raises where a request failed or a decision was not asked for."""
-    counts = way.name in MODES
+    counts = way.counts
     # Read before the clock starts: rendering the page of metrics is no request's cost.
     decided = way.serving.num_decided() if counts else 0
     before = way.serving.cpu_us()
@@ -142,9 +149,11 @@ def window(way: Way, job: Job, clients: Connection) -> dict[str, float]:
     }
 
 
-def measure(ways: list[Way], clients: Connection, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure(
+    ways: list[Way], clients: Connection, args: argparse.Namespace, cells: Sequence[tuple[str, int]] = CELLS
+) -> Iterator[dict[str, Any]]:
     """The figures of each body, number of clients and way."""
-    for body, num_clients in CELLS:
+    for body, num_clients in cells:
         print(f"  {body}, {num_clients} clients", file=sys.stderr, flush=True)
         windows: dict[str, list[dict[str, float]]] = {way.name: [] for way in ways}
         for number in range(args.num_windows + 1):
@@ -181,12 +190,12 @@ def summary(windows: list[dict[str, float]]) -> dict[str, Any]:
 
 def table(cells: list[dict[str, Any]]) -> str:
     """The cells as a table for people."""
-    rows = [f"{'body':18}{'clients':>8} {'way':22}{'Envoy us':>10}{'picker us':>11}{'req/s':>8}{'p50 ms':>8}"]
+    rows = [f"{'body':26}{'clients':>8} {'way':22}{'Envoy us':>10}{'picker us':>11}{'req/s':>8}{'p50 ms':>8}"]
     for cell in cells:
         for name, way in cell["ways"].items():
             cpu = f"{way['envoy_us']:10.0f}{way['picker_us']:11.0f}"
             pace = f"{way['requests_per_s']:8.0f}{way['p50_ms']:8.2f}"
-            rows.append(f"{cell['body']:18}{cell['num_clients']:>8} {name:22}{cpu}{pace}")
+            rows.append(f"{cell['body']:26}{cell['num_clients']:>8} {name:22}{cpu}{pace}")
     return "\n".join(rows)
 
 
@@ -204,29 +213,41 @@ def playing(work: Any, *args: Any) -> Iterator[Connection]:
         process.join()
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Start everything, measure, stop everything."""
+@contextlib.contextmanager
+def fleet(bodies: Mapping[str, bytes]) -> Iterator[tuple[list[int], Path, Connection]]:
+    """Endpoints that answer at once and clients that send these bodies: ports, endpoints file, clients."""
     with contextlib.ExitStack() as stack:
         ports = stack.enter_context(playing(play_endpoints, NUM_ENDPOINTS)).recv()
-        clients = stack.enter_context(playing(play_clients, all_bodies()))
+        clients = stack.enter_context(playing(play_clients, bodies))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         entries = [{"name": f"e{n}", "address": "127.0.0.1", "port": str(port)} for n, port in enumerate(ports)]
         endpoints = Path(folder, "endpoints.yaml")
         endpoints.write_text(json.dumps({"endpoints": entries}))
+        yield ports, endpoints, clients
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Start everything, measure, stop everything."""
+    with contextlib.ExitStack() as stack:
+        ports, endpoints, clients = stack.enter_context(fleet(all_bodies()))
         serves = {mode: stack.enter_context(serving(serve_command(mode, endpoints))) for mode in MODES}
         bare = stack.enter_context(serving(bare_command(ports)))
         buffered = serves["BUFFERED"]
         ways = [Way(ALONE, buffered, buffered.ports["baseline"]), Way(BARE, bare, bare.ports["envoy"])]
-        ways += [Way(mode, each, each.ports["envoy"]) for mode, each in serves.items()]
+        ways += [Way(mode, each, each.ports["envoy"], counts=True) for mode, each in serves.items()]
         return {"idle": idle(serves, args), "cells": list(measure(ways, clients, args))}
 
 
-def main() -> None:
-    parser = arguments(__doc__)
+def with_windows(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The parser with how many windows are measured, and how long each is."""
     parser.add_argument("--num-windows", type=int, default=3)
     parser.add_argument("--window-s", type=float, default=2.0)
     parser.add_argument("--warm-up-s", type=float, default=0.5)
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    args = with_windows(arguments(__doc__)).parse_args()
     figures = run(args)
     result = {
         **headed("CPU of Envoy and of Tessera for one request, by body, clients and body mode"),
