@@ -1,6 +1,6 @@
 """What does exact mode cost: from a gateway's messages to the destination, chat template and tokenizer included?
 
-    python bench/exact.py --model-dir DIR [--write bench/results/exact.json]
+    python bench/exact.py [--model-dir DIR] [--write bench/results/exact.json]
 
 A chat with three 720p JPEGs of about 100 KB and 1,300 tokens of text goes through the
 sans-IO handler: headers and body in, read, rendered, tokenised, keys computed, matched
@@ -19,6 +19,7 @@ once and publish no events, and clients that send one such request again and aga
 import argparse
 import contextlib
 import json
+import os
 import random
 import statistics
 import time
@@ -44,6 +45,9 @@ from tessera.live.extproc.handler import Ask, StreamHandler
 from tessera.live.memory import keep_large_blocks
 from tessera.live.token_memo import TokenMemo
 
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+MODEL_DIR = Path(os.environ.get("TESSERA_VLLM_DIR") or CACHE / "tessera-vllm") / "tiny-qwen3-vl"
+"""The model that ``make test-vllm`` makes."""
 NUM_ENDPOINTS = 8
 NUM_ROUNDS = 60
 NUM_WARM = 5
@@ -201,7 +205,7 @@ def end_to_end(model_dir: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = with_windows(arguments(__doc__))
-    parser.add_argument("--model-dir", type=Path, required=True, help="a model's files with Qwen3-VL's vocabulary")
+    parser.add_argument("--model-dir", type=Path, default=MODEL_DIR, help="a model's files with Qwen3-VL's vocabulary")
     args = parser.parse_args()
     keep_large_blocks()
     found: dict[str, list[float]] = {}
