@@ -77,10 +77,19 @@ class EncoderMatch:
     identifiers: frozenset[str]
 
 
+def uncached_tokens(
+    request: PricedRequest, candidates: Sequence[Candidate], producer: str = PrefixMatch.producer
+) -> list[int]:
+    """Prompt tokens that each of ``candidates`` would have to prefill; all of them where no producer knows."""
+    key, total = (PrefixMatch, producer), request.num_prompt_tokens
+    matches: list[PrefixMatch | None] = [candidate.facts.get(key) for candidate in candidates]
+    matched = [match.num_matched_tokens if match else 0 for match in matches]
+    return [total - tokens if tokens < total else 0 for tokens in matched]
+
+
 def num_uncached_tokens(request: PricedRequest, candidate: Candidate, producer: str = PrefixMatch.producer) -> int:
-    """Prompt tokens that ``candidate`` would have to prefill; all of them where no producer knows."""
-    match = candidate.facts.get((PrefixMatch, producer))
-    return max(0, request.num_prompt_tokens - match.num_matched_tokens) if match else request.num_prompt_tokens
+    """The same of one candidate."""
+    return uncached_tokens(request, [candidate], producer)[0]
 
 
 def facts_of(kind: type[F], candidates: Sequence[Candidate], producer: str | None = None) -> list[F]:

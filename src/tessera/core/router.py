@@ -168,9 +168,12 @@ class Router:
             hosts = {entry.rsplit(":", 1)[0].strip("[]") for entry in request.subset}
             states = tuple(s for s in states if s.endpoint.id in request.subset or s.endpoint.address in hosts)
         oldest = at - self.stale_after_s
-        fresh = [s if s.load.at is not None and s.load.at >= oldest else replace_load(s, UNKNOWN_LOAD) for s in states]
-        num_stale = sum(s.load is UNKNOWN_LOAD for s in fresh)
-        return fresh, [f"stale-metrics:{num_stale}/{len(fresh)}"] if num_stale else []
+        loads = [state.load for state in states]
+        stale = [row for row, load in enumerate(loads) if load.at is None or load.at < oldest]
+        fresh = list(states)
+        for row in stale:
+            fresh[row] = EndpointState(states[row].endpoint, UNKNOWN_LOAD)
+        return fresh, [f"stale-metrics:{len(stale)}/{len(fresh)}"] if stale else []
 
     def _match(self, priced: PricedRequest, states: Sequence[EndpointState]) -> list[Candidate]:
         """A table row for each endpoint: its load and one fact from each producer."""
@@ -199,8 +202,3 @@ def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:
         spans=prompt.spans,
         block_keys=prompt.block_keys,
     )
-
-
-def replace_load(state: EndpointState, load: Load) -> EndpointState:
-    """The same endpoint with other knowledge of its load."""
-    return state if state.load is load else replace(state, load=load)

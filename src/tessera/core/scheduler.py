@@ -44,9 +44,8 @@ class Scheduler:
     def _run(
         self, profile: Profile, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
     ) -> tuple[Stage, Rejection | None]:
-        position = dict(zip(map(id, candidates), range(len(candidates)), strict=True))
-        filtered_by: list[str | None] = [None] * len(candidates)
         left = list(candidates)
+        dropped_by: dict[int, str] = {}
         notes: dict[str, Note] = {}
         rejection = None
         for each in profile.filters:
@@ -54,10 +53,7 @@ class Scheduler:
             if note := each.explain(request, left, kept):
                 notes[each.name] = note
             if len(kept) != len(left):
-                stay = {id(candidate) for candidate in kept}
-                for candidate in left:
-                    if id(candidate) not in stay:
-                        filtered_by[position[id(candidate)]] = each.name
+                dropped_by |= dict.fromkeys(set(map(id, left)) - set(map(id, kept)), each.name)
             if left and not kept:
                 what = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
                 message = note.text if note else what
@@ -68,8 +64,8 @@ class Scheduler:
         stage = Stage(
             profile=profile.name,
             candidates=tuple(candidates),
-            filtered_by=tuple(filtered_by),
-            scored=tuple([position[id(candidate)] for candidate in left]),
+            filtered_by=tuple(map(dropped_by.get, map(id, candidates))),
+            scored=_places(left, candidates),
             columns=columns,
             totals=tuple(totals),
             winners=winners,
@@ -88,6 +84,14 @@ class Scheduler:
         winners = tuple(left[index].endpoint for index in won)
         endpoints = [left[index].endpoint for index in _best_behind(won, totals, max(1, self.num_fallbacks), rng)]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
+
+
+def _places(left: Sequence[Candidate], candidates: Sequence[Candidate]) -> tuple[int, ...]:
+    """Where among ``candidates`` each of ``left`` stands."""
+    if left == candidates:
+        return tuple(range(len(left)))
+    position = dict(zip(map(id, candidates), range(len(candidates)), strict=True))
+    return tuple([position[id(candidate)] for candidate in left])
 
 
 def _best_behind(won: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:
@@ -113,11 +117,11 @@ def _score(
 ) -> tuple[dict[str, tuple[float, ...]], list[float]]:
     """One column a scorer, clamped to 0..1, and the weighted sums; NaN counts as 0."""
     columns: dict[str, tuple[float, ...]] = {}
-    totals = [0.0] * len(left)
+    weighted: list[Sequence[float]] = [[0.0] * len(left)]
     for scorer, weight in profile.scorers if left else ():
         column = scorer.score(request, left)
         assert len(column) == len(left), f"{scorer.name} gave {len(column)} scores for {len(left)} candidates"
         clamped = tuple([s if 0.0 <= s <= 1.0 else (1.0 if s > 1.0 else 0.0) for s in column])
         columns[scorer.name] = clamped
-        totals = [total + weight * score for total, score in zip(totals, clamped, strict=True)]
-    return columns, totals
+        weighted.append(clamped if weight == 1.0 else [weight * score for score in clamped])
+    return columns, list(map(sum, zip(*weighted, strict=True)))

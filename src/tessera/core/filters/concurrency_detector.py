@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from tessera.core.errors import DropReason
-from tessera.core.facts import InFlightLoad
+from tessera.core.facts import InFlightLoad, facts_of
 from tessera.core.plugin import Filter, NamedFacts, Range, plugin
 from tessera.core.types import Candidate, PricedRequest, Rng
 
@@ -37,17 +37,13 @@ class ConcurrencyDetector(Filter):
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with room, in their order; possibly none."""
         limit = 1.0 + self.headroom
-        return [c for c in candidates if self.load_of(c) < limit]
+        loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
+        return [c for c, load in zip(candidates, self._fullness(loads), strict=True) if load < limit]
 
-    def load_of(self, candidate: Candidate) -> float:
-        """How full an endpoint is; 1 is full."""
-        load: InFlightLoad = candidate.facts[InFlightLoad, self.in_flight_load_producer_name]
-        requests = load.num_requests / self.max_concurrency
-        tokens = load.num_uncached_tokens / self.max_token_concurrency
-        match self.concurrency_mode:
-            case "requests":
-                return requests
-            case "tokens":
-                return tokens
-            case "hybrid":
-                return max(requests, tokens)
+    def _fullness(self, loads: Sequence[InFlightLoad]) -> list[float]:
+        """How full each endpoint is; 1 is full."""
+        requests = [load.num_requests / self.max_concurrency for load in loads]
+        if self.concurrency_mode == "requests":
+            return requests
+        tokens = [load.num_uncached_tokens / self.max_token_concurrency for load in loads]
+        return tokens if self.concurrency_mode == "tokens" else list(map(max, requests, tokens))

@@ -50,8 +50,9 @@ class LabelSelectorFilter(Filter):
 
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates that meet every requirement, in their order."""
-        wanted = self.match_labels.items()
-        kept = [c for c in candidates if wanted <= c.endpoint.labels.items()]
+        kept = list(candidates)
+        for key, value in self.match_labels.items():
+            kept = [c for c in kept if c.endpoint.labels.get(key) == value]
         for each in self.match_expressions:
             kept = [c for c in kept if each.accepts(c.endpoint.labels)]
         return kept

@@ -29,15 +29,15 @@ class UtilizationDetector(Filter):
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with room, in their order; all where that would leave none."""
         at, limit = request.request.at, 1.0 + self.headroom
-        loads = facts_of(Load, candidates)
-        kept = [c for c, load in zip(candidates, loads, strict=True) if self.load_of(load, at) <= limit]
+        queue, cache, old = self.queue_depth_threshold, self.kv_cache_util_threshold, self.metrics_staleness_threshold
+        kept = [
+            candidate
+            for candidate, load in zip(candidates, facts_of(Load, candidates), strict=True)
+            if load.at is not None
+            and at - load.at <= old
+            and load.num_waiting is not None
+            and load.num_waiting / queue <= limit
+            and load.kv_usage_fraction is not None
+            and load.kv_usage_fraction / cache <= limit
+        ]
         return kept or list(candidates)
-
-    def load_of(self, load: Load, at: float) -> float:
-        """How full an endpoint is at ``at``; 1 is full, infinite where it is not known."""
-        is_old = load.at is None or at - load.at > self.metrics_staleness_threshold
-        if is_old or load.num_waiting is None or load.kv_usage_fraction is None:
-            return float("inf")
-        queue = load.num_waiting / self.queue_depth_threshold
-        cache = load.kv_usage_fraction / self.kv_cache_util_threshold
-        return queue if queue > cache else cache

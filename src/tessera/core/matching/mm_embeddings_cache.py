@@ -5,6 +5,7 @@ it was last encoded, until as many embeddings as the cache has room for came aft
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Annotated, Final
 
 from tessera.core.facts import EncoderMatch, FleetEvent, PrefixMatch
@@ -94,11 +95,10 @@ class MMEmbeddingsCacheProducer(Producer):
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[EncoderMatch]:
         """The items of this request that each endpoint is believed to hold."""
         names = [each.identifier for each in identified_items(request)]
-        if not names:
-            return [_NOTHING] * len(endpoints)
         held = [self._held.names(endpoint.id) for endpoint in endpoints]
-        found = [[name for name in names if name in mine] for mine in held]
-        return [EncoderMatch(identifiers=frozenset(each)) if each else _NOTHING for each in found]
+        found = list(zip(*[[name in mine for mine in held] for name in names], strict=True)) or [()] * len(endpoints)
+        facts = {each: EncoderMatch(identifiers=frozenset(compress(names, each))) for each in set(found)}
+        return [facts[each] for each in found]
 
     def num_embeds_of(self, endpoint_id: str) -> int:
         """Embeddings that the endpoint is believed to hold; entries where the size is llm-d's."""
@@ -147,6 +147,3 @@ class MMEmbeddingsCacheProducer(Producer):
         }
         if weights:
             self._held.enter(endpoint_id, weights, decision.request.request_id)
-
-
-_NOTHING = EncoderMatch(identifiers=frozenset())

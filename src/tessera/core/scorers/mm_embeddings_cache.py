@@ -29,8 +29,9 @@ class MMEmbeddingsCacheScorer(Scorer):
         """One score for each candidate."""
         sizes = {item.identifier: self._size(item) for item in request.distinct_items()}
         total = sum(sizes.values()) or 1
-        held = [match.identifiers & sizes.keys() for match in facts_of(EncoderMatch, candidates, self.producer_name)]
-        return [sum(sizes[name] for name in found) / total for found in held]
+        held = [match.identifiers for match in facts_of(EncoderMatch, candidates, self.producer_name)]
+        shares = {names: sum(map(sizes.__getitem__, names & sizes.keys())) / total for names in set(held)}
+        return [shares[names] for names in held]
 
     def _size(self, item: PricedItem) -> int:
         return item.num_embeds if self.weigh_by == "embeds" else 1

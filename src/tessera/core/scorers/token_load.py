@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from tessera.core.facts import InFlightLoad, PrefixMatch, facts_of, num_uncached_tokens
+from tessera.core.facts import InFlightLoad, PrefixMatch, facts_of, uncached_tokens
 from tessera.core.plugin import NamedFacts, Range, Scorer, plugin
 from tessera.core.types import Candidate, PricedRequest
 
@@ -29,6 +29,6 @@ class TokenLoadScorer(Scorer):
         """One score for each candidate; 1 where nothing is queued and nothing is asked."""
         loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
         limit = self.queue_threshold_tokens
-        asked = [num_uncached_tokens(request, candidate) for candidate in candidates]
+        asked = uncached_tokens(request, candidates)
         queued = [load.num_uncached_tokens + tokens for load, tokens in zip(loads, asked, strict=True)]
         return [1.0 - tokens / limit if tokens < limit else 0.0 for tokens in queued]
