@@ -1,6 +1,6 @@
 import pytest
 
-from tessera.core.facts import PrefixMatch, num_uncached_tokens, pessimistic
+from tessera.core.facts import Load, PrefixMatch, Table, facts_of, num_uncached_tokens, pessimistic, uncached_tokens
 from tessera.core.types import Candidate
 
 
@@ -21,3 +21,28 @@ def test_uncached_is_what_the_named_producer_does_not_match(build):
     assert num_uncached_tokens(request, candidate) == 40
     assert num_uncached_tokens(request, candidate, "other") == 0
     assert num_uncached_tokens(request, candidate, "unknown") == 100
+
+
+def test_uncached_tokens_of_a_whole_table(build):
+    matches = [PrefixMatch(num_matched_tokens=num, num_total_tokens=100) for num in (0, 60, 100, 101)]
+    candidates = [build.candidate(number, match=match) for number, match in enumerate(matches, 1)]
+    nobody_knows = Candidate(build.endpoint(9), {})
+    assert uncached_tokens(build.priced(100), [*candidates, nobody_knows]) == [100, 40, 0, 0, 100]
+
+
+def test_a_table_has_the_columns_of_its_rows(build):
+    candidates = build.loads(num_waiting=[3, None, 1])
+    table = Table(candidates)
+    assert list(table) == candidates
+    assert [load.num_waiting for load in facts_of(Load, table)] == [3, None, 1]
+    assert list(facts_of(Load, table)) == list(facts_of(Load, candidates))
+    assert facts_of(Load, table) is facts_of(Load, table), "looked up once"
+    assert [load.num_waiting for load in facts_of(Load, Table(table[1:]))] == [None, 1]
+    assert facts_of(Load, Table([])) == ()
+
+
+def test_an_absent_fact_is_a_key_error_in_a_table_too(build):
+    candidates = [Candidate(build.endpoint(), {})]
+    for rows in (candidates, Table(candidates)):
+        with pytest.raises(KeyError):
+            facts_of(Load, rows)

@@ -76,6 +76,14 @@ def test_filters_run_in_order_and_each_sees_what_the_last_one_left(run):
     assert rejection is None
 
 
+def test_the_order_stays_whatever_order_a_filter_answers_in(run):
+    backwards = Only("backwards")
+    backwards.keep = lambda request, candidates, rng: candidates[:0:-1]
+    stage, _ = run(4, [backwards], [(Scores("a", 0.1, 0.2, 0.3), 1.0)])
+    assert (stage.scored, stage.filtered_by) == ((1, 2, 3), ("backwards", None, None, None))
+    assert numbers(stage.winners) == [4]
+
+
 def test_the_filter_that_left_nobody_is_named_and_later_ones_drop_nobody(run):
     picker = Takes(0)
     stage, rejection = run(3, [Only("a", 0), Only("b", rejection=DropReason.SATURATED), Only("c")], picker=picker)

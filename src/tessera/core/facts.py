@@ -1,10 +1,10 @@
 """What is known of endpoints: facts for one decision, and the events by which the fleet changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from tessera.core.types import Candidate, Endpoint, F, FirstTokenSource, PricedRequest
+from tessera.core.types import Candidate, Endpoint, F, FactKey, FirstTokenSource, PricedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +92,27 @@ def num_uncached_tokens(request: PricedRequest, candidate: Candidate, producer: 
     return uncached_tokens(request, [candidate], producer)[0]
 
 
-def facts_of(kind: type[F], candidates: Sequence[Candidate], producer: str | None = None) -> list[F]:
+class Table(tuple[Candidate, ...]):
+    """Candidates in their order, as filters and scorers get them: many of these read the same facts of all of them."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._columns: dict[FactKey, tuple[Any, ...]] = {}
+
+    def column(self, key: FactKey) -> tuple[Any, ...]:
+        """One fact for each candidate, looked up when it is first asked for."""
+        if key not in self._columns:
+            self._columns[key] = tuple([candidate.facts[key] for candidate in self])
+        return self._columns[key]
+
+
+def facts_of(kind: type[F], candidates: Sequence[Candidate], producer: str | None = None) -> Sequence[F]:
     """One fact for each candidate, same order: the default producer's, or that of the named one.
 
     Absent facts are a ``KeyError``, as for ``Candidate``.
     """
     key = (kind, producer or kind.producer)
+    if isinstance(candidates, Table):
+        return candidates.column(key)
     return [candidate.facts[key] for candidate in candidates]
 
 
@@ -114,9 +129,9 @@ def pessimistic(column: Sequence[float | None]) -> list[float]:
     """
     known = [value for value in column if value is not None]
     if len(known) == len(column):
-        return list(map(float, known))
+        return known
     worst = max(known, default=0.0)
-    return [worst if value is None else float(value) for value in column]
+    return [worst if value is None else value for value in column]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ simulator, ``tessera explain`` and the benchmarks all call these methods.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
-from tessera.core.facts import UNKNOWN_LOAD, EndpointState, FleetEvent, FleetView, Load
+from tessera.core.facts import UNKNOWN_LOAD, FleetEvent, FleetView, Load
 from tessera.core.plugin import Plugin, Pricer, Producer
 from tessera.core.reading import read_request
 from tessera.core.rendering.prompt import PromptRenderer, PromptTokens, TokenMemo
@@ -103,8 +104,8 @@ class Router:
     ) -> Decision:
         """The Decision for ``request``; nothing is remembered, so asking twice gives the same answer."""
         priced = self.weigh(request, prompt)
-        allowed, guesses = self._allowed(request, view, at)
-        candidates = self._match(priced, allowed)
+        endpoints, loads, guesses = self._allowed(request, view, at)
+        candidates = self._match(priced, endpoints, loads)
         primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))
         guesses += [f"{each.reason}:{each.index}" for each in priced.items if each.reason]
         guesses += [f"approximate:{priced.untokenised}"] if priced.untokenised else []
@@ -161,30 +162,30 @@ class Router:
         if faults:
             raise ExceptionGroup("plugins failed", faults)
 
-    def _allowed(self, request: InferenceRequest, view: FleetView, at: float) -> tuple[list[EndpointState], list[str]]:
-        """The states that the gateway's subset allows, old scrapes replaced by ignorance."""
+    def _allowed(
+        self, request: InferenceRequest, view: FleetView, at: float
+    ) -> tuple[list[Endpoint], list[Load], list[str]]:
+        """The endpoints that the gateway's subset allows and their loads, old scrapes replaced by ignorance."""
         states = view.endpoints
         if request.subset is not None:
             hosts = {entry.rsplit(":", 1)[0].strip("[]") for entry in request.subset}
             states = tuple(s for s in states if s.endpoint.id in request.subset or s.endpoint.address in hosts)
-        oldest = at - self.stale_after_s
-        loads = [state.load for state in states]
+        loads, oldest = [state.load for state in states], at - self.stale_after_s
         stale = [row for row, load in enumerate(loads) if load.at is None or load.at < oldest]
-        fresh = list(states)
         for row in stale:
-            fresh[row] = EndpointState(states[row].endpoint, UNKNOWN_LOAD)
-        return fresh, [f"stale-metrics:{len(stale)}/{len(fresh)}"] if stale else []
+            loads[row] = UNKNOWN_LOAD
+        guesses = [f"stale-metrics:{len(stale)}/{len(loads)}"] if stale else []
+        return [state.endpoint for state in states], loads, guesses
 
-    def _match(self, priced: PricedRequest, states: Sequence[EndpointState]) -> list[Candidate]:
+    def _match(self, priced: PricedRequest, endpoints: Sequence[Endpoint], loads: Sequence[Load]) -> list[Candidate]:
         """A table row for each endpoint: its load and one fact from each producer."""
-        endpoints = [state.endpoint for state in states]
         load_key: FactKey = (Load, Load.producer)
-        facts = [{load_key: state.load} for state in states]
+        facts: list[dict[FactKey, Any]] = [{load_key: load} for load in loads]
         for producer in self.producers:
             key = (producer.produces, producer.name)
             for row, fact in zip(facts, producer.match(priced, endpoints), strict=True):
                 row[key] = fact
-        return [Candidate(endpoint, row) for endpoint, row in zip(endpoints, facts, strict=True)]
+        return list(map(Candidate, endpoints, facts))
 
 
 def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:

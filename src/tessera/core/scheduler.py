@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tessera.core.facts import Table
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
 from tessera.core.types import Candidate, Endpoint, Note, PricedRequest, Rejection, Rng, Stage
 
@@ -30,21 +31,22 @@ class Scheduler:
         self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
     ) -> tuple[tuple[Stage, ...], Rejection | None]:
         """Every stage that ran, and why nobody was chosen where nobody was."""
+        table = Table(candidates)
         names = tuple(self.profiles)
         done: dict[str, Stage] = {}
         rejection: Rejection | None = None
         primary = self.handler.primary(names)
         while (name := self.handler.next_profile(request, names, done)) is not None:
-            done[name], refused = self._run(self.profiles[name], request, candidates, rng)
+            done[name], refused = self._run(self.profiles[name], request, table, rng)
             if refused and name == primary:
                 rejection = refused
                 break
         return tuple(done.values()), rejection
 
     def _run(
-        self, profile: Profile, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng
+        self, profile: Profile, request: PricedRequest, candidates: Table, rng: Rng
     ) -> tuple[Stage, Rejection | None]:
-        left = list(candidates)
+        left = candidates
         dropped_by: dict[int, str] = {}
         notes: dict[str, Note] = {}
         rejection = None
@@ -52,20 +54,21 @@ class Scheduler:
             kept = each.keep(request, left, rng)
             if note := each.explain(request, left, kept):
                 notes[each.name] = note
-            if len(kept) != len(left):
-                dropped_by |= dict.fromkeys(set(map(id, left)) - set(map(id, kept)), each.name)
             if left and not kept:
                 what = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
                 message = note.text if note else what
                 rejection = Rejection(reason=each.rejection, filter=each.name, message=message)
-            left = kept
+            if len(kept) != len(left):
+                stay = set(map(id, kept))
+                dropped_by |= {id(candidate): each.name for candidate in left if id(candidate) not in stay}
+                left = Table([candidate for candidate in left if id(candidate) in stay])
         columns, totals = _score(profile, request, left)
         winners, runner_up, fallbacks = self._take(profile.picker, request, left, totals, rng)
         stage = Stage(
             profile=profile.name,
-            candidates=tuple(candidates),
-            filtered_by=tuple(map(dropped_by.get, map(id, candidates))),
-            scored=_places(left, candidates),
+            candidates=candidates,
+            filtered_by=tuple(map(dropped_by.get, map(id, candidates))) if dropped_by else (None,) * len(candidates),
+            scored=tuple([place for place, each in enumerate(candidates) if id(each) not in dropped_by]),
             columns=columns,
             totals=tuple(totals),
             winners=winners,
@@ -84,14 +87,6 @@ class Scheduler:
         winners = tuple(left[index].endpoint for index in won)
         endpoints = [left[index].endpoint for index in _best_behind(won, totals, max(1, self.num_fallbacks), rng)]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
-
-
-def _places(left: Sequence[Candidate], candidates: Sequence[Candidate]) -> tuple[int, ...]:
-    """Where among ``candidates`` each of ``left`` stands."""
-    if left == candidates:
-        return tuple(range(len(left)))
-    position = dict(zip(map(id, candidates), range(len(candidates)), strict=True))
-    return tuple([position[id(candidate)] for candidate in left])
 
 
 def _best_behind(won: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:
@@ -121,7 +116,14 @@ def _score(
     for scorer, weight in profile.scorers if left else ():
         column = scorer.score(request, left)
         assert len(column) == len(left), f"{scorer.name} gave {len(column)} scores for {len(left)} candidates"
-        clamped = tuple([s if 0.0 <= s <= 1.0 else (1.0 if s > 1.0 else 0.0) for s in column])
-        columns[scorer.name] = clamped
-        weighted.append(clamped if weight == 1.0 else [weight * score for score in clamped])
+        if [score for score in column if not 0.0 <= score <= 1.0]:
+            column = list(map(_clamped, column))
+        columns[scorer.name] = tuple(column)
+        weighted.append(column if weight == 1.0 else [weight * score for score in column])
     return columns, list(map(sum, zip(*weighted, strict=True)))
+
+
+def _clamped(score: float) -> float:
+    if 0.0 <= score <= 1.0:
+        return score
+    return 1.0 if score > 1.0 else 0.0

@@ -178,18 +178,19 @@ class PricedRequest:
     """Text, items, wrappers and the template constant, over all prompts."""
     num_embeds: int = field(init=False)
     """Encoder rows of all distinct items."""
+    _distinct: tuple[PricedItem, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        media = sum(item.num_tokens + item.num_wrapper_tokens for item in self.items)
+        media = sum([item.num_tokens + item.num_wrapper_tokens for item in self.items])
+        first: dict[str, int] = {}
+        distinct = [item for at, item in enumerate(self.items) if first.setdefault(item.identifier, at) == at]
         object.__setattr__(self, "num_prompt_tokens", self.num_text_tokens + self.num_template_tokens + media)
-        object.__setattr__(self, "num_embeds", sum(item.num_embeds for item in self.distinct_items()))
+        object.__setattr__(self, "num_embeds", sum([item.num_embeds for item in distinct]))
+        object.__setattr__(self, "_distinct", tuple(distinct))
 
     def distinct_items(self) -> tuple[PricedItem, ...]:
         """The first item of each identifier, prompt order."""
-        distinct: dict[str, PricedItem] = {}
-        for item in self.items:
-            distinct.setdefault(item.identifier, item)
-        return tuple(distinct.values())
+        return self._distinct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,18 @@ def test_the_least_recently_used_makes_room_by_weight():
     assert (list(made.names("a")), made.weight("a")) == (["z", "x", "w"], 8)
 
 
+def test_who_holds_which_of_these_names():
+    made = held(("x", 1), ("y", 1))
+    made.enter("b", {"y": 1}, "r")
+    assert made.held_of(["y", "x", "z"], ["b", "a", "unknown"]) == [
+        (True, False, False),
+        (True, True, False),
+        (False, False, False),
+    ]
+    assert made.held_of([], ["a", "unknown"]) == [(), ()]
+    assert made.held_of(["x"], []) == []
+
+
 def test_a_name_weighs_at_least_1_and_at_most_the_whole_cache():
     made = held(("x", 0), ("y", 0))
     assert made.weight("a") == 2

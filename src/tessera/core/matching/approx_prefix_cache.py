@@ -79,9 +79,24 @@ class ApproxPrefixCacheProducer(Producer):
         ids = [endpoint.id for endpoint in endpoints]
         made = self._chains(request)
         total = sum(chain.num_tokens for chain in made)
-        depths = list(zip(*[self._index.depths(chain.keys, ids) for chain in made], strict=True)) or [()] * len(ids)
-        facts = {each: _fact(made, each, total) for each in set(depths)}
-        return [facts[each] for each in depths]
+        matched, media = [0] * len(ids), [0] * len(ids)
+        for chain in made:
+            for row, depth in enumerate(self._index.depths(chain.keys, ids)):
+                if depth:
+                    matched[row] += chain.ends[depth - 1]
+                    media[row] += chain.media_ends[depth - 1]
+        held = list(zip(matched, media, strict=True))
+        # Most endpoints hold the same, which is nothing: they share a fact.
+        facts = {
+            (tokens, of_media): PrefixMatch(
+                num_matched_tokens=tokens,
+                num_total_tokens=total,
+                num_matched_text_tokens=tokens - of_media,
+                num_matched_media_tokens=of_media,
+            )
+            for tokens, of_media in set(held)
+        }
+        return [facts[each] for each in held]
 
     def record(self, decision: Decision) -> None:
         """Enter the prompt for the winner of the primary stage and of a stage named ``prefill``."""
@@ -188,19 +203,6 @@ class ApproxPrefixCacheProducer(Producer):
     def _block_size(self, load: Load) -> int:
         told = load.block_size if self.auto_tune else None
         return told or self.block_size_tokens or _DEFAULT_BLOCK_TOKENS
-
-
-def _fact(made: Sequence[Chain], depths: Sequence[int], total: int) -> PrefixMatch:
-    """What is held of ``total`` tokens where so many atoms of each chain are."""
-    held = [(chain, depth - 1) for chain, depth in zip(made, depths, strict=True) if depth]
-    tokens = sum(chain.ends[last] for chain, last in held)
-    media = sum(chain.media_ends[last] for chain, last in held)
-    return PrefixMatch(
-        num_matched_tokens=tokens,
-        num_total_tokens=total,
-        num_matched_text_tokens=tokens - media,
-        num_matched_media_tokens=media,
-    )
 
 
 def _load(candidate: Candidate) -> Load:

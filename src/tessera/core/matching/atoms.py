@@ -4,15 +4,15 @@ A run of text has one atom for each 64 bytes, a run of token ids one for each 16
 media item is one. An atom's key stands for the atom and for everything before it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from tessera.core.media.digests import CHUNK_BYTES, CHUNK_IDS, chain_keys, chain_seed
 from tessera.core.media.identity import NOBODY
-from tessera.core.parts import MediaItem, Prompt, TextPart, TokenPart
+from tessera.core.parts import MediaItem, Part, TextPart, TokenPart
 from tessera.core.pricing.text import BYTES_PER_TOKEN
 from tessera.core.types import PricedItem, PricedRequest
 
@@ -20,9 +20,6 @@ MAX_ATOMS: Final = 65_536
 """Atoms of one request; what follows is never matched."""
 
 _DIGEST_BYTES = 8
-
-Atom = tuple[bytes | None, int, int]
-"""What tells it from others, nothing where that is not known; its tokens; of them those of media."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,78 +57,117 @@ def chains(priced: PricedRequest, max_tokens: int) -> tuple[Chain, ...]:
     made: list[Chain] = []
     num_left = MAX_ATOMS
     for prompt in request.prompts:
-        made.append(_chain(seed, spread.atoms(prompt, max_tokens, num_left), max_tokens, num_left))
-        num_left -= len(made[-1].keys)
+        strand = _Strand(spread, max_tokens, num_left)
+        for part in prompt:
+            strand.add(part)
+        made.append(Chain(chain_keys(seed, strand.pieces), strand.ends, strand.media_ends, strand.num_tokens))
+        num_left -= len(strand.pieces)
     return tuple(made)
 
 
-def _chain(seed: bytes, atoms: Sequence[Atom], max_tokens: int, max_atoms: int) -> Chain:
-    pieces: list[bytes] = []
-    ends: list[int] = []
-    media_ends: list[int] = []
-    tokens = media = 0
-    is_known = True
-    for piece, weight, of_media in atoms:
-        if tokens + weight > max_tokens or len(pieces) == max_atoms:
-            break
-        tokens += weight
-        media += of_media
-        is_known = is_known and piece is not None
-        if is_known and piece is not None:
-            pieces.append(piece)
-            ends.append(tokens)
-            media_ends.append(media)
-    return Chain(chain_keys(seed, pieces), ends, media_ends, tokens)
-
-
 class _Spread:
-    """Spreads the request's tokens over the atoms of its prompts, which are asked for in order."""
+    """Spreads the request's tokens over its parts, which are asked for in prompt order."""
+
+    __slots__ = ("_extra", "_items", "done", "num_text_tokens", "total")
 
     def __init__(self, priced: PricedRequest) -> None:
         parts = [part for prompt in priced.request.prompts for part in prompt]
-        self._total = sum(_mass(part) for part in parts if not isinstance(part, MediaItem))
-        self._num_text_tokens = priced.num_text_tokens
+        self.num_text_tokens = priced.num_text_tokens
+        self.total = sum([_mass(part) for part in parts if not isinstance(part, MediaItem)])
+        """Bytes over which they are spread."""
         self._items: Iterator[PricedItem] = iter(priced.items)
-        self._done = 0
-        self._extra = priced.num_template_tokens + (0 if self._total else priced.num_text_tokens)
+        self.done = 0
+        """Bytes of the runs so far."""
+        self._extra = priced.num_template_tokens + (0 if self.total else priced.num_text_tokens)
 
-    def atoms(self, prompt: Prompt, max_tokens: int, max_atoms: int) -> list[Atom]:
-        """The atoms of the next prompt, up to and with the first that is beyond a limit."""
-        atoms: list[Atom] = []
-        tokens = 0
-        for part in prompt:
-            # Each part is begun, limit or not: what is handed out to the next depends on it.
-            for atom in (self._media(part),) if isinstance(part, MediaItem) else self._text(part):
-                if tokens > max_tokens or len(atoms) > max_atoms:
-                    break
-                atoms.append(atom)
-                tokens += atom[1]
-        if atoms and self._extra:
-            piece, weight, media = atoms[0]
-            atoms[0] = (piece, weight + self._extra, media)
-            self._extra = 0
-        return atoms
-
-    def _media(self, part: MediaItem) -> Atom:
+    def item(self) -> int:
+        """Tokens of the next media item and its wrapper."""
         priced = next(self._items, None)
-        weight = priced.num_tokens + priced.num_wrapper_tokens if priced else 0
-        name = part.identifier.encode("utf-8", "surrogatepass")
-        # Longer than a digest, so that no name can pass for one.
-        return (b"media:" + name if part.identifier != NOBODY else None), weight, weight
+        return priced.num_tokens + priced.num_wrapper_tokens if priced else 0
 
-    def _text(self, part: TextPart | TokenPart) -> Iterator[Atom]:
+    def extra(self) -> int:
+        """Tokens that the request's first atom has beside its own; asked for by every atom that may be the first."""
+        extra, self._extra = self._extra, 0
+        return extra
+
+
+@dataclass(slots=True)
+class _Strand:
+    """The atoms of one prompt, up to the first that is beyond a limit."""
+
+    spread: _Spread
+    max_tokens: int
+    max_atoms: int
+    pieces: list[bytes] = field(default_factory=list)
+    """What tells each atom from others, up to the first that has no identity."""
+    ends: list[int] = field(default_factory=list)
+    media_ends: list[int] = field(default_factory=list)
+    num_tokens: int = 0
+    num_media_tokens: int = 0
+    is_known: bool = True
+    """Whether everything so far has an identity."""
+    is_cut: bool = False
+    """Whether a limit was met."""
+
+    def add(self, part: Part) -> None:
+        """Add what fits of the next part."""
+        # Each part takes its share, limit or not: what is handed out to the next depends on it.
+        spread = self.spread
+        if isinstance(part, MediaItem):
+            self._add_item(part.identifier, spread.item(), spread.extra())
+        elif mass := _mass(part):
+            start = spread.done
+            spread.done += mass
+            self._add_run(part, start, spread.done, spread.extra())
+
+    def _add_item(self, identifier: str, num_tokens: int, extra: int) -> None:
+        if self._takes(num_tokens + extra):
+            self.num_media_tokens += num_tokens
+            self.is_known = self.is_known and identifier != NOBODY
+            if self.is_known:
+                # Longer than a digest, so that no name can pass for one.
+                self.pieces.append(b"media:" + identifier.encode("utf-8", "surrogatepass"))
+                self.ends.append(self.num_tokens)
+                self.media_ends.append(self.num_media_tokens)
+
+    def _add_run(self, part: TextPart | TokenPart, start: int, end: int, extra: int) -> None:
+        """One atom for each digest of a run, and one without identity for what has none."""
+        if self.is_cut:
+            return
+        tokens, total, digests = self.spread.num_text_tokens, self.spread.total, part.digests
         chunk = CHUNK_BYTES if isinstance(part, TextPart) else CHUNK_IDS * BYTES_PER_TOKEN
-        tokens, total, digests = self._num_text_tokens, self._total, part.digests
-        start, end = self._done, self._done + _mass(part)
-        self._done = end
-        before = tokens * start // total if total else 0
-        for at in range(0, len(digests), _DIGEST_BYTES):
-            start = min(start + chunk, end)
-            upto = tokens * start // total
-            yield digests[at : at + _DIGEST_BYTES], upto - before, 0
-            before = upto
-        if start < end:
-            yield None, tokens * end // total - before, 0
+        before = self.num_tokens + extra - tokens * start // total
+        whole = before + tokens * end // total
+
+        def upto(num_atoms: int) -> int:
+            return before + tokens * min(start + num_atoms * chunk, end) // total
+
+        num = fitting = len(digests) // _DIGEST_BYTES
+        if whole > self.max_tokens:
+            fitting = bisect_right(range(1, num + 1), self.max_tokens, key=upto)
+        room = self.max_atoms - len(self.pieces)
+        if self.is_known or not room:
+            fitting = min(fitting, room)
+        if self.is_known:
+            self.pieces += [digests[at : at + _DIGEST_BYTES] for at in range(0, _DIGEST_BYTES * fitting, _DIGEST_BYTES)]
+            ends = [before + tokens * at // total for at in range(start + chunk, end, chunk)[:fitting]]
+            self.ends += ends + [whole] * (fitting - len(ends))
+            self.media_ends += [self.num_media_tokens] * fitting
+        if fitting:
+            self.num_tokens = upto(fitting)
+        if fitting < num:
+            self.is_cut = True
+        elif start + num * chunk < end and self._takes(whole - self.num_tokens):
+            self.is_known = False
+
+    def _takes(self, num_tokens: int) -> bool:
+        """Count one more atom's tokens, if the limits allow."""
+        if len(self.pieces) == self.max_atoms or self.num_tokens + num_tokens > self.max_tokens:
+            self.is_cut = True
+        if self.is_cut:
+            return False
+        self.num_tokens += num_tokens
+        return True
 
 
 def _mass(part: TextPart | TokenPart) -> int:

@@ -1,7 +1,7 @@
 """Which media does each endpoint hold, as far as the requests that it served tell?"""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tessera.core.facts import FleetEvent, Joined, Left, Scraped
@@ -42,6 +42,9 @@ class _Cache:
         return restarted
 
 
+_EMPTY = _Cache()
+
+
 class HeldMedia:
     """One LRU of names for each endpoint, as the engine's own cache is one.
 
@@ -61,8 +64,14 @@ class HeldMedia:
 
     def names(self, endpoint_id: str) -> Collection[str]:
         """What the endpoint holds; asking is no use of it."""
-        cache = self._caches.get(endpoint_id)
-        return cache.held.keys() if cache is not None else ()
+        return self._caches.get(endpoint_id, _EMPTY).held.keys()
+
+    def held_of(self, names: Sequence[str], endpoint_ids: Sequence[str]) -> list[tuple[bool, ...]]:
+        """One row for each endpoint: whether it holds each of the names."""
+        if not names:
+            return [()] * len(endpoint_ids)
+        held = [self._caches.get(endpoint_id, _EMPTY).held for endpoint_id in endpoint_ids]
+        return list(zip(*[[name in each for each in held] for name in names], strict=True))
 
     def is_held(self, name: str) -> bool:
         """Whether any endpoint holds it."""
@@ -70,8 +79,7 @@ class HeldMedia:
 
     def weight(self, endpoint_id: str) -> int:
         """Sum of the weights of what the endpoint holds, at most ``capacity``."""
-        cache = self._caches.get(endpoint_id)
-        return cache.weight if cache is not None else 0
+        return self._caches.get(endpoint_id, _EMPTY).weight
 
     def enter(self, endpoint_id: str, weights: Mapping[str, int], request_id: str) -> None:
         """The endpoint used these names for a request, in this order.

@@ -95,10 +95,9 @@ class MMEmbeddingsCacheProducer(Producer):
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[EncoderMatch]:
         """The items of this request that each endpoint is believed to hold."""
         names = [each.identifier for each in identified_items(request)]
-        held = [self._held.names(endpoint.id) for endpoint in endpoints]
-        found = list(zip(*[[name in mine for mine in held] for name in names], strict=True)) or [()] * len(endpoints)
-        facts = {each: EncoderMatch(identifiers=frozenset(compress(names, each))) for each in set(found)}
-        return [facts[each] for each in found]
+        rows = self._held.held_of(names, [endpoint.id for endpoint in endpoints])
+        facts = {row: EncoderMatch(identifiers=frozenset(compress(names, row))) for row in set(rows)}
+        return [facts[row] for row in rows]
 
     def num_embeds_of(self, endpoint_id: str) -> int:
         """Embeddings that the endpoint is believed to hold; entries where the size is llm-d's."""

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Final
 
 Cell = tuple[int, float]
@@ -133,20 +135,19 @@ class PrefixIndex:
         One look-up a key, however many endpoints there are.
         """
         shelves = [self._shelves.get(each) for each in endpoint_ids]
-        asked = 0
-        for shelf in shelves:
-            asked |= shelf.bit if shelf else 0
-        ended: dict[int, int] = {}
+        bits = [shelf.bit if shelf else 0 for shelf in shelves]
+        holding, holders = reduce(or_, bits, 0), self._holders.get
+        depths = {0: 0}
         depth = 0
-        for key in keys if asked else ():
-            left = asked & self._holders.get(key, 0)
-            if left != asked:
-                ended |= dict.fromkeys(_bits(asked ^ left), depth)
-                asked = left
-                if not asked:
+        for key in keys:
+            held = holding & holders(key, 0)
+            if held != holding:
+                depths |= dict.fromkeys(_bits(holding ^ held), depth)
+                holding = held
+                if not holding:
                     break
             depth += 1
-        return [ended.get(shelf.bit, depth) if shelf else 0 for shelf in shelves]
+        return [depths.get(bit, depth) for bit in bits]
 
     def _evict(self, shelf: _Shelf, capacity: int) -> None:
         entries = shelf.entries
@@ -168,5 +169,5 @@ def _bits(mask: int) -> list[int]:
     bits = []
     while mask:
         bits.append(mask & -mask)
-        mask &= mask - 1
+        mask ^= bits[-1]
     return bits

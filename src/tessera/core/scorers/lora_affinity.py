@@ -19,7 +19,10 @@ class LoraAffinityScorer(Scorer):
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate."""
         adapter = request.request.lora or request.request.model
-        return [_rating(load, adapter) for load in facts_of(Load, candidates)]
+        return [
+            _rating(load, adapter) if load.running_loras or load.waiting_loras or load.max_loras else 0.0
+            for load in facts_of(Load, candidates)
+        ]
 
 
 def _rating(load: Load, adapter: str) -> float:

@@ -30,13 +30,12 @@ class PrefixCacheScorer(Scorer):
     def score(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[float]:
         """One score for each candidate; 0 for a prompt without tokens."""
         matches = facts_of(PrefixMatch, candidates, self.prefix_match_info_producer_name)
-        return [self._rating(match) for match in matches]
-
-    def _rating(self, match: PrefixMatch) -> float:
-        if match.num_total_tokens <= 0:
-            return 0.0
-        share = match.num_matched_tokens / match.num_total_tokens
-        if not self.match_length_weight:
-            return share
-        length = min(1.0, match.num_matched_tokens / self.match_length_scale_tokens) ** 2
-        return self.match_length_weight * length + (1.0 - self.match_length_weight) * share
+        shares = [
+            match.num_matched_tokens / match.num_total_tokens if match.num_total_tokens > 0 else 0.0
+            for match in matches
+        ]
+        if not (weight := self.match_length_weight):
+            return shares
+        scale = self.match_length_scale_tokens
+        lengths = [min(1.0, match.num_matched_tokens / scale) ** 2 for match in matches]
+        return [weight * length + (1.0 - weight) * share for length, share in zip(lengths, shares, strict=True)]
