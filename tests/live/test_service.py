@@ -104,7 +104,7 @@ async def test_one_picture_has_the_engines_name_however_large_the_body_is(servic
     service.profile = ModelProfile(engine_model=MODEL, tokenizer=tokenizer)
     named, padded = [], (0, INLINE_TOKENISED_BYTES, INLINE_BYTES, MIN_BODY_BYTES)
     for num_bytes in padded:
-        request = await service.read(ask(picture, PNG, picture, text="x" * num_bytes), "r1")
+        request, _ = await service.read(ask(picture, PNG, picture, text="x" * num_bytes), "r1")
         named += [(item.identifier, item.is_identity_exact) for item in items(request)[::2]]
     assert named == [(vectors[name][f"{MODEL}|blake3"], True)] * 2 * len(padded)
     assert len(threads) == (0 if name.endswith("png") else 2 * len(padded))
@@ -113,7 +113,8 @@ async def test_one_picture_has_the_engines_name_however_large_the_body_is(servic
 async def test_without_an_engine_it_has_one_name_too(service) -> None:
     named = set()
     for num_bytes in (0, INLINE_BYTES):
-        (item,) = items(await service.read(ask(TGA, text="x" * num_bytes), "r1"))
+        request, _ = await service.read(ask(TGA, text="x" * num_bytes), "r1")
+        (item,) = items(request)
         named.add((item.identifier, item.is_identity_exact))
     content = ContentHash()
     content.update(TGA)

@@ -22,7 +22,7 @@ class InMemoryConfig:
     """The index in this process."""
 
     size: Annotated[int, Range(ge=1)] = 1 << 23
-    """Blocks that are kept over all endpoints and tiers, about 160 bytes each (llm-d's default is 10^8)."""
+    """Blocks that are kept over all endpoints and tiers, at most 176 bytes each (llm-d's default is 10^8)."""
     pod_cache_size: Annotated[int, Range(ge=1)] = 10
     """Accepted for compatibility: any number of endpoints may hold a block."""
 

@@ -39,7 +39,7 @@ class PrecisePrefixCacheProducer(Producer):
     start, each block at the weight of its best tier, and never the whole prompt,
     because an engine computes its last token in any case.
 
-    Memory: ``indexerConfig.kvBlockIndexConfig.inMemoryConfig.size`` blocks of about 160
+    Memory: ``indexerConfig.kvBlockIndexConfig.inMemoryConfig.size`` blocks of at most 176
     bytes; see ``engine_keys`` for engines whose hashes are not the ones that ``hashSeed``
     leads to.
     """
@@ -98,7 +98,14 @@ class PrecisePrefixCacheProducer(Producer):
         """Each endpoint's exact match; for a request without token ids the approximate one."""
         if request.token_ids is None:
             return self._approximate.match(request, endpoints)
-        return [self._match(request, endpoint.id) for endpoint in endpoints]
+        matched: dict[str, int] = {}
+        for block_size, ids in self._by_block_size(endpoints).items():
+            num_usable = max(0, len(request.token_ids) - 1) // block_size
+            keys = self._keys(request, block_size)[:num_usable]
+            found = self.index.match(ids, keys, request.request.at)
+            matched |= {name: int(each.weight + _ROUNDING) * block_size for name, each in zip(ids, found, strict=True)}
+        facts = {num_tokens: _fact(request, num_tokens) for num_tokens in set(matched.values())}
+        return [facts[matched[endpoint.id]] for endpoint in endpoints]
 
     def record(self, decision: Decision) -> None:
         """Expect the blocks where the prompt was sent, and remember it approximately, too."""
@@ -146,20 +153,12 @@ class PrecisePrefixCacheProducer(Producer):
         """The algorithm that the engines were found to use; nothing before any was seen."""
         return self._hasher.algorithm if self._is_adopted else None
 
-    def _match(self, request: PricedRequest, endpoint_id: str) -> PrefixMatch:
-        token_ids = request.token_ids or ()
-        block_size = self._block_size(endpoint_id)
-        num_usable = max(0, len(token_ids) - 1) // block_size
-        found = self.index.match(endpoint_id, self._keys(request, block_size)[:num_usable], request.request.at)
-        matched = int(found.weight + _ROUNDING) * block_size
-        media = sum(max(0, min(span.offset + span.num_tokens, matched) - span.offset) for span in request.spans)
-        return PrefixMatch(
-            num_matched_tokens=matched,
-            num_total_tokens=len(token_ids),
-            num_matched_text_tokens=matched - media,
-            num_matched_media_tokens=media,
-            is_exact=True,
-        )
+    def _by_block_size(self, endpoints: Sequence[Endpoint]) -> dict[int, list[str]]:
+        """Ids of the endpoints by the size of their blocks."""
+        ids: dict[int, list[str]] = {}
+        for endpoint in endpoints:
+            ids.setdefault(self._block_size(endpoint.id), []).append(endpoint.id)
+        return ids
 
     def _keys(self, request: PricedRequest, block_size: int) -> tuple[int, ...]:
         """The keys of all full blocks; those of the last request are kept, since it is matched and recorded."""
@@ -242,6 +241,19 @@ class PrecisePrefixCacheProducer(Producer):
             known.keys.clear()
             self.index.clear(endpoint_id)
         known.process_start_at = start
+
+
+def _fact(request: PricedRequest, num_tokens: int) -> PrefixMatch:
+    """The exact match of an endpoint that holds the prompt's first ``num_tokens`` tokens."""
+    ends = [(span.offset, min(span.offset + span.num_tokens, num_tokens)) for span in request.spans]
+    media = sum(end - start for start, end in ends if end > start)
+    return PrefixMatch(
+        num_matched_tokens=num_tokens,
+        num_total_tokens=len(request.token_ids or ()),
+        num_matched_text_tokens=num_tokens - media,
+        num_matched_media_tokens=media,
+        is_exact=True,
+    )
 
 
 def block_keys(request: PricedRequest, block_size: int, hasher: BlockHasher) -> tuple[int, ...]:

@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Final
+
+from tessera.core.matching.holders import Holders
 
 Cell = tuple[int, float]
 """Tokens of an entry, and when it was last entered or refreshed."""
@@ -19,7 +19,7 @@ class _Shelf:
     """What one endpoint holds."""
 
     bit: int
-    """Its place in the masks of the table."""
+    """By which the table knows the endpoint."""
     entries: OrderedDict[int, Cell] = field(default_factory=OrderedDict)
     """By key, least recently used first; anonymous entries have negative keys."""
     num_tokens: int = 0
@@ -38,8 +38,7 @@ class PrefixIndex:
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
-        self._holders: dict[int, int] = {}
-        self._free_bits: list[int] = []
+        self._holders = Holders()
 
     def __contains__(self, endpoint_id: object) -> bool:
         return endpoint_id in self._shelves
@@ -66,22 +65,18 @@ class PrefixIndex:
     def add(self, endpoint_id: str) -> None:
         """Make room for an endpoint; nothing changes where it is known."""
         if endpoint_id not in self._shelves:
-            bit = self._free_bits.pop() if self._free_bits else 1 << len(self._shelves)
-            self._shelves[endpoint_id] = _Shelf(bit)
+            self._shelves[endpoint_id] = _Shelf(self._holders.join())
 
     def remove(self, endpoint_id: str) -> None:
         """Forget an endpoint and everything it held. Takes time in proportion to its entries."""
         self.clear(endpoint_id)
         if shelf := self._shelves.pop(endpoint_id, None):
-            self._free_bits.append(shelf.bit)
-        if not self._shelves:
-            self._free_bits.clear()
+            self._holders.leave(shelf.bit)
 
     def clear(self, endpoint_id: str) -> None:
         """Forget everything an endpoint held, as when it was started anew."""
         if shelf := self._shelves.get(endpoint_id):
-            for key in shelf.entries:
-                self._unhold(key, shelf.bit)
+            self._holders.let_go(shelf.entries, shelf.bit)
             shelf.entries.clear()
             shelf.num_tokens = 0
 
@@ -94,18 +89,20 @@ class PrefixIndex:
         """
         self.add(endpoint_id)
         shelf = self._shelves[endpoint_id]
-        entries, holders, bit = shelf.entries, self._holders, shelf.bit
+        entries = shelf.entries
         # Most atoms of a prompt weigh the same: they share a cell.
         cells = {weight: (weight or 1, at) for weight in set(weights)}
+        entered = []
         for key, weight in zip(reversed(keys), reversed(weights), strict=True):
             cell = cells[weight]
             old = entries.pop(key, None)
             if old is None:
-                holders[key] = holders.get(key, 0) | bit
+                entered.append(key)
             else:
                 shelf.num_tokens -= old[0]
             entries[key] = cell
             shelf.num_tokens += cell[0]
+        self._holders.hold(entered, shelf.bit)
         self._evict(shelf, capacity)
 
     def charge(self, endpoint_id: str, num_tokens: int, capacity: int) -> None:
@@ -121,13 +118,13 @@ class PrefixIndex:
     def drop(self, endpoint_id: str, keys: Iterable[int], at: float) -> None:
         """Forget these keys of one endpoint, except those that were entered or refreshed after ``at``."""
         shelf = self._shelves.get(endpoint_id)
-        for key in keys if shelf else ():
-            assert shelf is not None
-            cell = shelf.entries.get(key)
-            if cell is not None and cell[1] <= at:
-                del shelf.entries[key]
-                shelf.num_tokens -= cell[0]
-                self._unhold(key, shelf.bit)
+        if shelf is None:
+            return
+        entries = shelf.entries
+        dropped = [key for key in keys if key in entries and entries[key][1] <= at]
+        for key in dropped:
+            shelf.num_tokens -= entries.pop(key, (0, 0.0))[0]
+        self._holders.let_go(dropped, shelf.bit)
 
     def depths(self, keys: Sequence[int], endpoint_ids: Sequence[str]) -> list[int]:
         """For each endpoint, how many of ``keys`` it holds without a gap from the first; changes nothing.
@@ -135,39 +132,13 @@ class PrefixIndex:
         One look-up a key, however many endpoints there are.
         """
         shelves = [self._shelves.get(each) for each in endpoint_ids]
-        bits = [shelf.bit if shelf else 0 for shelf in shelves]
-        holding, holders = reduce(or_, bits, 0), self._holders.get
-        depths = {0: 0}
-        depth = 0
-        for key in keys:
-            held = holding & holders(key, 0)
-            if held != holding:
-                depths |= dict.fromkeys(_bits(holding ^ held), depth)
-                holding = held
-                if not holding:
-                    break
-            depth += 1
-        return [depths.get(bit, depth) for bit in bits]
+        return self._holders.depths(keys, [shelf.bit if shelf else 0 for shelf in shelves])
 
     def _evict(self, shelf: _Shelf, capacity: int) -> None:
         entries = shelf.entries
+        evicted = []
         while entries and (shelf.num_tokens > capacity or len(entries) > MAX_ENTRIES):
             key, cell = entries.popitem(last=False)
             shelf.num_tokens -= cell[0]
-            self._unhold(key, shelf.bit)
-
-    def _unhold(self, key: int, bit: int) -> None:
-        held = self._holders.get(key, 0) & ~bit
-        if held:
-            self._holders[key] = held
-        else:
-            self._holders.pop(key, None)
-
-
-def _bits(mask: int) -> list[int]:
-    """The single bits of a mask."""
-    bits = []
-    while mask:
-        bits.append(mask & -mask)
-        mask ^= bits[-1]
-    return bits
+            evicted.append(key)
+        self._holders.let_go(evicted, shelf.bit)
