@@ -21,6 +21,8 @@ def test_uncached_is_what_the_named_producer_does_not_match(build):
     assert num_uncached_tokens(request, candidate) == 40
     assert num_uncached_tokens(request, candidate, "other") == 0
     assert num_uncached_tokens(request, candidate, "unknown") == 100
+    alone = Candidate(build.endpoint(), {(PrefixMatch, "precise"): match(70)})
+    assert num_uncached_tokens(request, alone) == num_uncached_tokens(request, alone, "unknown") == 30
 
 
 def test_uncached_tokens_of_a_whole_table(build):

@@ -80,8 +80,14 @@ class EncoderMatch:
 def uncached_tokens(
     request: PricedRequest, candidates: Sequence[Candidate], producer: str = PrefixMatch.producer
 ) -> list[int]:
-    """Prompt tokens that each of ``candidates`` would have to prefill; all of them where no producer knows."""
+    """Prompt tokens that each of ``candidates`` would have to prefill; all of them where no producer knows.
+
+    Where there is no producer of that name, the only one there is counts: an exact one stands alone.
+    """
     key, total = (PrefixMatch, producer), request.num_prompt_tokens
+    if candidates and key not in candidates[0].facts:
+        others = [each for each in candidates[0].facts if each[0] is PrefixMatch]
+        key = others[0] if len(others) == 1 else key
     matches: list[PrefixMatch | None] = [candidate.facts.get(key) for candidate in candidates]
     matched = [match.num_matched_tokens if match else 0 for match in matches]
     return [total - tokens if tokens < total else 0 for tokens in matched]
