@@ -35,7 +35,9 @@ class ApproxPrefixCacheProducer(Producer):
 
     A prompt is a chain of atoms: 64 bytes of text, 16 token ids, one media item by its
     identifier. A match is contiguous from the start and counted in the tokens of the
-    asking request. Model, LoRA adapter and ``cache_salt`` separate prompts.
+    asking request; one shorter than a block (with ``indexBlocks`` at least 64 tokens) is
+    none, because no cache holds less: the word ``user`` before two pictures is no reason
+    to send them to one place. Model, LoRA adapter and ``cache_salt`` separate prompts.
 
     The index follows the engine: it is charged for the prompt at the decision and for
     the answer at the end, forgets the least recently used first and a prompt's tail
@@ -75,14 +77,15 @@ class ApproxPrefixCacheProducer(Producer):
             yield "blockSizeTokens", "got 0 with autoTune: false, expected 1 or more"
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[PrefixMatch]:
-        """Each endpoint's match, summed over the request's prompts."""
+        """Each endpoint's match, summed over the request's prompts; of one, less than a block and not all is none."""
+        least = self._block_counted()
         ids = [endpoint.id for endpoint in endpoints]
         made = self._chains(request)
         total = sum(chain.num_tokens for chain in made)
         matched, media = [0] * len(ids), [0] * len(ids)
         for chain in made:
             for row, depth in enumerate(self._index.depths(chain.keys, ids)):
-                if depth:
+                if depth and chain.ends[depth - 1] >= min(least, chain.num_tokens):
                     matched[row] += chain.ends[depth - 1]
                     media[row] += chain.media_ends[depth - 1]
         held = list(zip(matched, media, strict=True))
@@ -195,10 +198,12 @@ class ApproxPrefixCacheProducer(Producer):
         return min(told, MAX_CAPACITY_TOKENS) or self._default_capacity()
 
     def _default_capacity(self) -> int:
+        return min(self.lru_capacity_per_server * self._block_counted(), MAX_CAPACITY_TOKENS)
+
+    def _block_counted(self) -> int:
+        """Tokens of a block, as ``capacityUnit`` counts them, where no page says more."""
         block = self._block_size(Load())
-        if self.capacity_unit == "indexBlocks":
-            block = max(_INDEX_BLOCK_TOKENS, block)
-        return min(self.lru_capacity_per_server * block, MAX_CAPACITY_TOKENS)
+        return max(_INDEX_BLOCK_TOKENS, block) if self.capacity_unit == "indexBlocks" else block
 
     def _block_size(self, load: Load) -> int:
         told = load.block_size if self.auto_tune else None
