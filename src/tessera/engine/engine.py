@@ -15,7 +15,7 @@ from tessera.engine.events import (
     Finished,
     FirstToken,
 )
-from tessera.engine.front_end import FrontEnd
+from tessera.engine.front_end import FrontEnd, StreamingRate
 from tessera.engine.kv_cache import Stored
 from tessera.engine.profiles import EngineProfile
 from tessera.engine.requests import EngineRequest
@@ -55,6 +55,7 @@ class Engine:
         costs = Costs(profile)
         self.profile = profile
         self._front_end = FrontEnd(profile, costs)
+        self._streaming = StreamingRate()
         self._scheduler = Scheduler(profile, costs, keeps_kv_log=tells_kv_events)
         self._tickets: dict[str, Ticket] = {}
         self._aborted: list[Sequence] = []
@@ -188,7 +189,8 @@ class Engine:
             self._cut(at)
 
     def _tokens_per_s(self, at: float) -> float:
-        return self._stretch.num_decodes / self._stretch.step_s(at) if self._stretch else 0.0
+        num_decoded = self._num_steps_unaccounted(at) * self._scheduler.decodes.num_sequences
+        return self._streaming.read(at, self._num_generation_tokens + num_decoded)
 
     def _refusal(self, ticket: Ticket) -> FailureReason | None:
         profile = self.profile

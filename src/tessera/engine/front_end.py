@@ -1,7 +1,7 @@
 """When is a request through the API server's CPU? One after the other, in order of arrival."""
 
 from collections import deque
-from math import inf
+from math import exp, inf
 
 from tessera.engine.costs import Costs
 from tessera.engine.processor_cache import ProcessorCache
@@ -11,6 +11,37 @@ from tessera.engine.sequences import Ticket
 
 _MAX_STREAMING_FRACTION = 0.9
 """Of the CPU that streaming can take from requests: the rest is theirs however fast tokens come."""
+_RATE_WINDOW_S = 1.0
+"""Time constant of the streaming rate: several steps, prefill steps too."""
+
+
+class StreamingRate:
+    """Output tokens a second, averaged over the last steps.
+
+    The rate of the step that runs would not do: steps that only decode stream several
+    times what steps with a prefill do, and what they leave of the CPU is their mean.
+    """
+
+    __slots__ = ("_at", "_num_tokens", "_per_s")
+
+    def __init__(self) -> None:
+        """Nothing was streamed."""
+        self._at = 0.0
+        self._num_tokens = 0
+        self._per_s = 0.0
+
+    def read(self, at: float, num_tokens: int) -> float:
+        """The rate at ``at``, where the engine has made so many tokens since its start.
+
+        What came since the last reading counts ``1 - exp(-t / 1 s)`` for t seconds.
+        """
+        elapsed_s = at - self._at
+        if elapsed_s > 0:
+            kept = exp(-elapsed_s / _RATE_WINDOW_S)
+            now_per_s = (num_tokens - self._num_tokens) / elapsed_s
+            self._per_s = kept * self._per_s + (1 - kept) * now_per_s
+            self._at, self._num_tokens = at, num_tokens
+        return self._per_s
 
 
 class FrontEnd:
@@ -38,7 +69,7 @@ class FrontEnd:
         """End the job that ends at ``next_at`` and begin the next if it is there; the request that is through.
 
         Args:
-            tokens_per_s: output tokens that are being streamed now.
+            tokens_per_s: output tokens that are being streamed, as ``StreamingRate`` reads them.
         """
         now = self.next_at
         done, self._job = self._job, None
