@@ -40,6 +40,7 @@ class LoadGenerator:
         stages: Sequence[Stage],
         *,
         spacing: Spacing,
+        recorded: Sequence[float] = (),
         seed: int,
     ) -> None:
         """Ask for the first stage at the kernel's present.
@@ -51,6 +52,7 @@ class LoadGenerator:
             workload: what is asked.
             stages: in order, at least one.
             spacing: how the requests of a stage are spread over it.
+            recorded: the gaps of ``spacing`` ``recorded``.
             seed: of the gaps and of what is asked.
         """
         self.records = [StageRecord(stage) for stage in stages]
@@ -59,6 +61,7 @@ class LoadGenerator:
         self._servers = servers
         self._workload = workload
         self._spacing = spacing
+        self._recorded = recorded
         self._seed = seed
         client.on_end = self._ended
         kernel.at(kernel.now, lambda: self._begin(0))
@@ -67,7 +70,7 @@ class LoadGenerator:
         record = self.records[index]
         stage = record.stage
         record.facts_before = self._facts()
-        gaps = offsets(stage, self._spacing, Random(f"{self._seed}/gaps/{index}"))
+        gaps = offsets(stage, self._spacing, Random(f"{self._seed}/gaps/{index}"), self._recorded)
         asks = self._workload.asks(index)
         self._send_next(index, self._kernel.now, iter(gaps), asks)
 

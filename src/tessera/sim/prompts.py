@@ -94,6 +94,6 @@ class Prompts:
 
 def _text(key: str, role: str, num_tokens: int) -> TextSegment:
     """A run of text with the role before it, priced as the router does: 4 bytes a token."""
-    name = blake2b(f"{role}\0{key}".encode(), digest_size=8).digest()
+    name = blake2b(f"{role}\0{num_tokens}\0{key}".encode(), digest_size=8).digest()
     num_bytes = len(role.encode()) + num_tokens * BYTES_PER_TOKEN
     return TextSegment(int.from_bytes(name, "little"), -(-num_bytes // BYTES_PER_TOKEN))

@@ -105,8 +105,17 @@ def play(run: Run) -> list[StageRecord]:
     )
     for server in servers:
         server.on_event = client.hear
-    workload = run.scenario.workload.make(run.seed)
-    generator = LoadGenerator(kernel, client, servers, workload, run.stages, spacing=spec.load.spacing, seed=run.seed)
+    workload = run.scenario.workload
+    generator = LoadGenerator(
+        kernel,
+        client,
+        servers,
+        workload.make(str(run.seed)),
+        run.stages,
+        spacing=spec.load.spacing,
+        recorded=workload.gaps(),
+        seed=run.seed,
+    )
     kernel.run()
     assert client.num_in_flight == 0, f"{client.num_in_flight} requests are in flight and nothing is left to happen"
     assert gateway.num_open == 0, f"{gateway.num_open} requests are over and were not settled"

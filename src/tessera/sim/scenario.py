@@ -12,7 +12,7 @@ from tessera.engine.profiles import PROFILES, EngineProfile
 from tessera.sim.connections import IDLE_S, NUM_WORKERS
 from tessera.sim.policies import Policy, named, shipped_policies
 from tessera.sim.stages import Spacing, Stage
-from tessera.sim.workload import WorkloadType, block, decode_workload
+from tessera.sim.workload import WorkloadType, block, decode_workload, located
 
 FOLDER: Final = Path(__file__).parent / "scenarios"
 """The scenarios that are shipped."""
@@ -43,7 +43,7 @@ class Load:
     mode: Literal["ladder", "points"] = "ladder"
     """``ladder``: all rates one after another on one fleet; ``points``: each rate on a fleet of its own."""
     spacing: Spacing = "poisson"
-    """``poisson``: exponential gaps that fill the stage exactly; ``constant``: equal gaps."""
+    """``poisson``: exponential gaps that fill the stage exactly; ``constant``: equal gaps; ``recorded``: a trace's."""
     warm_up: WarmUp | None = None
     """Absent: the fleet starts cold."""
     pause_s: Annotated[float, Range(ge=0, le=1_000_000)] = 60.0
@@ -183,7 +183,10 @@ def parse_scenario(text: str, name: str, folder: Path) -> Scenario:
     problems += _problems_of_policies(policies, folder)
     if problems:
         raise ConfigError(problems)
-    return Scenario(name, made, PROFILES[made.profile], decode_workload(made.workload, "workload"), policies, folder)
+    workload = decode_workload(located(made.workload, folder), "workload")
+    if made.load.spacing == "recorded" and not sum(workload.gaps()):
+        raise ConfigError([Problem("load.spacing", f"got 'recorded', but workload {workload.type!r} has no times")])
+    return Scenario(name, made, PROFILES[made.profile], workload, policies, folder)
 
 
 def _problems_of_load(load: Load) -> list[Problem]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
@@ -40,9 +41,13 @@ class WorkloadType:
     type: ClassVar[str]
     """Its name in a scenario file."""
 
-    def make(self, seed: int) -> Workload:
-        """The workload; another seed names other content and draws otherwise."""
+    def make(self, seed: str) -> Workload:
+        """The workload; another seed names other content and draws otherwise. It stands in the content's names."""
         raise NotImplementedError
+
+    def gaps(self) -> tuple[float, ...]:
+        """The rhythm in which it was recorded: seconds before each request; empty where it was not."""
+        return ()
 
 
 W = TypeVar("W", bound=WorkloadType)
@@ -69,6 +74,18 @@ def workload_types() -> Mapping[str, type[WorkloadType]]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_TYPES.items()))
+
+
+def located(data: Any, folder: Path) -> Any:
+    """The data with each ``path`` in it, however deep, relative to ``folder``."""
+    if isinstance(data, list):
+        return [located(each, folder) for each in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: str(folder / each) if key == "path" and isinstance(each, str) else located(each, folder)
+        for key, each in data.items()
+    }
 
 
 def decode_workload(data: Mapping[str, Any], path: str) -> WorkloadType:

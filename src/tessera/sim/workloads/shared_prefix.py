@@ -48,13 +48,13 @@ class SharedPrefix(WorkloadType):
         if self.zipf is not None and self.questions == "repeated":
             raise ValueError("zipf needs questions: new")
 
-    def make(self, seed: int) -> Workload:
+    def make(self, seed: str) -> Workload:
         """The prompts, shuffled."""
         return _Groups(self, seed)
 
 
 class _Groups:
-    def __init__(self, spec: SharedPrefix, seed: int) -> None:
+    def __init__(self, spec: SharedPrefix, seed: str) -> None:
         self._spec = spec
         self._seed = seed
         groups = [n for n in range(spec.num_groups) for _ in range(spec.num_prompts_per_group)]
