@@ -84,7 +84,8 @@ def uncached_tokens(
 
     Where there is no producer of that name, the only one there is counts: an exact one stands alone.
     """
-    key, total = (PrefixMatch, producer), request.num_prompt_tokens
+    total = request.num_prompt_tokens
+    key: FactKey = (PrefixMatch, producer)
     if candidates and key not in candidates[0].facts:
         others = [each for each in candidates[0].facts if each[0] is PrefixMatch]
         key = others[0] if len(others) == 1 else key
