@@ -86,6 +86,20 @@ def test_a_match_counts_in_the_tokens_of_who_asks(build):
     assert matched(build, producer, ask(build, [image("x"), B], item_tokens=70)) == 70
 
 
+@pytest.mark.parametrize(
+    ("unit", "num_common", "num_matched"),
+    [("engineBlocks", 15, 0), ("engineBlocks", 16, 16), ("indexBlocks", 63, 0), ("indexBlocks", 64, 64)],
+)
+def test_less_than_a_block_in_common_is_nothing(build, unit, num_common, num_matched):
+    producer = ApproxPrefixCacheProducer(capacity_unit=unit)
+    common = "u" * 4 * num_common
+    decide(build, producer, ask(build, [common, image("x")]))
+    (match,) = producer.match(ask(build, [common, image("y")]), [build.endpoint(1)])
+    assert match == PrefixMatch(
+        num_matched_tokens=num_matched, num_total_tokens=num_common + 100, num_matched_text_tokens=num_matched
+    )
+
+
 def test_several_prompts_are_summed(build):
     producer = ApproxPrefixCacheProducer()
     decide(build, producer, ask(build, [A], [B]))
