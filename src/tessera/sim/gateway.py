@@ -1,10 +1,11 @@
 """What does a router do in virtual time? The live router's own, told what live tells it, when live would tell it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tessera.core.facts import FirstToken, FleetEvent, Joined
+from tessera.core.facts import FirstToken, FleetEvent, Joined, Scraped
 from tessera.core.fleet import Fleet
-from tessera.core.matching.first_token import FirstTokenTracker, predicted_first_token_at
+from tessera.core.matching.first_token import NUM_SCRAPES, FirstTokenTracker, predicted_first_token_at
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, Ending, FirstTokenSource, InferenceRequest, Outcome, Usage
@@ -106,8 +107,16 @@ class Gateway:
         with_counter = self._source is FirstTokenSource.COUNTER
         pages = [page for server in self._servers.values() if (page := server.scraped(with_counter=with_counter))]
         for page in sorted(pages, key=lambda page: page.at):
+            if with_counter:
+                self._fill_in(page)
             self._observe(page)
         self._release(self._tracker.due(at))
+
+    def _fill_in(self, page: Scraped) -> None:
+        """Scrapes that nobody looked at count in the tracker's median: as many as it has room for, with this load."""
+        skipped = self._servers[page.endpoint_id].num_skipped
+        for _ in range(min(skipped, NUM_SCRAPES)):
+            self._tracker.observe(replace(page, num_first_tokens=None))
 
     def _observe(self, event: FleetEvent) -> None:
         self._fleet.apply(event)

@@ -40,6 +40,8 @@ class Server:
         self.engine = engine
         self.on_event: Callable[[RequestEvent], None] = lambda event: None
         """Told of each event, at its instant."""
+        self.num_skipped = 0
+        """Scrapes between the page that was told last and the one told before it."""
         self._kernel = kernel
         self._interval_s = scrape_interval_s
         self._phase = phase
@@ -69,6 +71,8 @@ class Server:
         if self._page is None or self._page[0] <= self._told_at:
             return None
         at, facts = self._page
+        if self._interval_s is not None and self._told_at >= 0:
+            self.num_skipped = round((at - self._told_at) / self._interval_s) - 1
         self._told_at = at
         return Scraped(
             at=at,
