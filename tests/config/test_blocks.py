@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal
@@ -7,7 +8,7 @@ import pytest
 from tessera.config.blocks import decode, fields_of, nearest, seen
 from tessera.config.quantities import Quantity
 from tessera.core.errors import Problem
-from tessera.core.plugin import GoDuration, Range, params
+from tessera.core.plugin import STRICT, GoDuration, Range, params
 
 
 @params
@@ -137,3 +138,20 @@ def test_nearest_ignores_case_and_long_words():
 def test_seen_is_short():
     assert seen("a" * 100) == repr("a" * 57 + "...")
     assert seen(["a"]) == "a list"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AsNamed:
+    """A block whose keys are its fields' names."""
+
+    __pydantic_config__ = {key: value for key, value in STRICT.items() if key != "alias_generator"}
+
+    first_token: str = "body"
+
+
+def test_a_block_without_an_alias_generator_is_written_as_its_fields_are_named():
+    assert list(fields_of(AsNamed)) == ["first_token"]
+    assert decode(AsNamed, {"first_token": "counter"}, "")[0] == AsNamed(first_token="counter")
+    made, (problem,) = decode(AsNamed, {"firstToken": "counter"}, "x")
+    assert made is None
+    assert str(problem) == "x.firstToken: unknown key; did you mean 'first_token'? keys here: first_token"

@@ -67,11 +67,13 @@ def round_engine():
     return RoundEngine
 
 
+WORKLOAD = "{type: shared-prefix, num_groups: 6, num_prompts_per_group: 3, question_tokens: 40, output_tokens: 20}"
+LOAD = "{{mode: {mode}, rates: {rates}, duration_s: 10, pause_s: 5, warm_up: {{duration_s: 5, rate: 4}}}}"
 SMALL = """
 description: a small fleet
 endpoints: {endpoints}
-workload: {{type: shared-prefix, num_groups: 6, num_prompts_per_group: 3, question_tokens: 40, output_tokens: 20{more}}}
-load: {{mode: {mode}, rates: {rates}, duration_s: 10, pause_s: 5, warm_up: {{duration_s: 5, rate: 4}}}}
+workload: {workload}
+load: {load}
 policies: {policies}
 seeds: 2
 """
@@ -81,8 +83,18 @@ seeds: 2
 def small():
     """Makes a scenario whose runs take a fraction of a second."""
 
-    def make(*, endpoints=2, mode="ladder", rates="[4, 8]", policies="[llm-d-multimodal]", more="", extra=""):
-        text = SMALL.format(endpoints=endpoints, mode=mode, rates=rates, policies=policies, more=more) + extra
+    def make(
+        *,
+        endpoints=2,
+        mode="ladder",
+        rates="[4, 8]",
+        policies="[llm-d-multimodal]",
+        workload=WORKLOAD,
+        load=LOAD,
+        extra="",
+    ):
+        load = load.format(mode=mode, rates=rates)
+        text = SMALL.format(endpoints=endpoints, workload=workload, load=load, policies=policies) + extra
         return parse_scenario(text, "small", Path())
 
     return make

@@ -86,7 +86,7 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         number = (last - first) / step
         if step > 0 and 0 <= number < MAX_STEPS and text.count(":") <= 2:
             return tuple(round(first + n * step, 9) for n in range(int(number + 1e-9) + 1))
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):
         pass
     raise ConfigError([Problem(option, f"got {text!r}, expected numbers as 5 or 5,10 or 5:80:5")])
 

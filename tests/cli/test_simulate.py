@@ -1,0 +1,109 @@
+"""``tessera simulate``: a table for people, JSON for programs, plain words for what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tessera.cli.main import app
+from tessera.cli.simulate import _numbers
+
+SCENARIO = """
+description: a small fleet
+endpoints: 2
+workload: {type: shared-prefix, num_groups: 4, num_prompts_per_group: 2, question_tokens: 20, output_tokens: 5}
+load: {mode: points, rates: [2, 4], duration_s: 5}
+policies: [random, round-robin]
+seeds: 2
+published:
+  - {policy: random, figure: output_tokens_per_s, rates: [2], values: [1000], within: 0.1}
+"""
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)], env={"COLUMNS": "180"})
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_json_has_every_run_and_the_means(scenario):
+    result = run(scenario, "--jobs", "1", "--format", "json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert [(each["policy"], each["rate"]) for each in report["means"]] == [
+        ("random", 2.0),
+        ("random", 4.0),
+        ("round-robin", 2.0),
+        ("round-robin", 4.0),
+    ]
+    assert len(report["runs"]) == 8
+    assert report["means"][0]["num_requests"] == 10
+    assert report["published"][0]["is_within"] is False
+
+
+def test_a_table_with_the_figures_and_the_published_cells(scenario):
+    result = run(scenario, "--jobs", "1", "--seeds", "1")
+    assert result.exit_code == 0, result.output
+    for word in ("small", "seeds 0", "output tok/s", "TTFT p50 s", "random", "round-robin", "a model"):
+        assert word in result.stdout
+    assert "0 of 1 cells within their bounds" in result.stdout
+    assert "beyond: random output_tokens_per_s at 2 req/s: -9" in result.stdout
+
+
+def test_policies_rates_and_seeds_may_be_chosen(scenario, tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(Path("examples/quickstart.yaml").read_text())
+    arguments = ("--policy", mine, "--policy", "random", "--rates", "3", "--seeds", "4:5", "--format", "json")
+    report = json.loads(run(scenario, *arguments).stdout)
+    assert [each["name"] for each in report["policies"]] == ["mine", "random"]
+    assert report["seeds"] == [4, 5]
+    assert {each["rate"] for each in report["runs"]} == {3.0}
+    # Random is the scenario's own, mine reads first tokens as the generated Envoy shows them.
+    assert [each["first_token"] for each in report["policies"]] == ["counter", "counter"]
+
+
+def test_the_list_names_scenarios_and_policies():
+    result = run("--list")
+    assert result.exit_code == 0
+    for name in ("article", "never-repeated", "kubernetes-service", "llm-d-multimodal"):
+        assert name in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name a scenario"),
+        (("articl",), "did you mean 'article'?"),
+        (("article", "--policy", "nobody"), "no policy"),
+        (("article", "--rates", "5:80:0"), "expected numbers as 5 or 5,10 or 5:80:5"),
+        (("article", "--rates", "many"), "expected numbers"),
+        (("article", "--rates", "0"), "0 requests/s"),
+        (("article", "--seeds", "0"), "expected a number of seeds"),
+        (("article", "--seeds", "1.5"), "expected a number of seeds"),
+        (("article", "--seeds", "-3:1"), "expected a number of seeds"),
+    ],
+)
+def test_what_cannot_be_run_is_said_plainly(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("40", (40,)),
+        ("5,20", (5, 20)),
+        ("5:20:5", (5, 10, 15, 20)),
+        ("1:3", (1, 2, 3)),
+        ("0.1:0.3:0.1", (0.1, 0.2, 0.3)),
+    ],
+)
+def test_ranges_have_their_end_in_them(text, numbers):
+    assert _numbers(text, "--rates") == pytest.approx(numbers)
