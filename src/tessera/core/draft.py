@@ -40,6 +40,8 @@ class DraftMedia:
     format: str | None = None
     """What the client says the format is; never trusted, only hashed."""
     uuid: str | None = None
+    has_other_uuid: bool = False
+    """Whether the client gave a uuid that is not kept as it stands: no text, or none of 1 to 1,024 characters."""
     is_embeds: bool = False
     """Whether the content is a tensor that stands in for the encoder's output: it has no format and no size."""
     num_tokens_declared: int | None = None

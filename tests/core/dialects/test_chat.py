@@ -146,9 +146,12 @@ def test_other_places_of_text(part, expected):
         ({"type": "image_url", "image_url": {"url": DATA}, "uuid": "u1"}, image(url=DATA, uuid="u1")),
         ({"type": "image_url", "image_url": None, "uuid": "u1"}, image(uuid="u1")),
         ({"type": "image_url", "image_url": {}, "uuid": "u1"}, image(uuid="u1")),
-        ({"type": "image_url", "image_url": {"url": 3}, "uuid": 4}, image()),
-        ({"type": "image_url", "image_url": {"url": DATA}, "uuid": ""}, image(url=DATA)),
-        ({"type": "image_url", "image_url": {"url": DATA}, "uuid": "\ud800"}, image(url=DATA, uuid="?")),
+        ({"type": "image_url", "image_url": {"url": 3}, "uuid": 4}, image(has_other_uuid=True)),
+        ({"type": "image_url", "image_url": {"url": DATA}, "uuid": ""}, image(url=DATA, has_other_uuid=True)),
+        (
+            {"type": "image_url", "image_url": {"url": DATA}, "uuid": "\ud800"},
+            image(url=DATA, uuid="?", has_other_uuid=True),
+        ),
         (
             {"type": "video_url", "video_url": {"url": "http://x/v.mp4"}},
             DraftMedia(modality=Modality.VIDEO, url="http://x/v.mp4"),
@@ -229,6 +232,14 @@ def test_uuids_of_the_body_name_what_has_none_of_its_own():
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize("uuid", [5, 0, True, 1.5, [], {}, "", "u" * 1025, "a\ud800"])
+def test_a_uuid_that_is_not_kept_as_it_stands(uuid):
+    for part in ({"image_url": DATA}, {"type": "input_image", "image_url": DATA}):
+        assert parts_of(user([part | {"uuid": uuid}]))[1].has_other_uuid
+        for kept in (None, "u", "u" * 1024):
+            assert not parts_of(user([part | {"uuid": kept}]))[1].has_other_uuid
 
 
 @pytest.mark.parametrize("uuids", [None, [], "id0", 3, {}, {"image": {}}])

@@ -100,6 +100,19 @@ def test_the_clients_uuid_wins(image: Part) -> None:
     assert probe(image(base64="YWJj", uuid="")).identifier == "06b05ab6733a618578af5f94892f3950"
 
 
+def test_a_uuid_that_is_not_kept_leaves_no_exact_name(image: Part) -> None:
+    for part in (image(content=b"GIF"), image(content=b"GIF", uuid="a?"), image(uuid="a?")):
+        part.has_other_uuid = True
+        assert not probe(part, naming=QWEN).is_identity_exact
+
+
+def test_what_stands_among_token_ids_has_the_engines_own_name(image: Part) -> None:
+    kwargs = Naming(HashFactors(engine_model="m", server_media_io_kwargs={"image": {"image_mode": "RGBA"}}))
+    assert probe(image(uuid="hash"), naming=kwargs).identifier != "hash"
+    item = probe(image(uuid="hash", num_tokens_declared=3), naming=kwargs)
+    assert (item.identifier, item.is_identity_exact) == ("hash", True)
+
+
 def test_an_endless_uuid_is_known_by_its_hash(image: Part) -> None:
     longest = "u" * MAX_UUID_CHARS
     assert client_uuid(image(uuid=longest)) == longest

@@ -46,7 +46,11 @@ def test_every_content_is_a_list_of_parts():
         ({"image_url": "data:,x"}, {"type": "image"}),
         ({"type": "image_url", "image_url": None, "uuid": "u"}, {"type": "image"}),
         ({"type": "text", "audio_url": None, "uuid": "u"}, {"type": "audio"}),
-        ({"type": "input_image", "image_url": "data:,x", "detail": "low"}, {"type": "image"}),
+        ({"type": "input_image", "image_url": "data:,x", "detail": "low"}, {"type": "image", "detail": "low"}),
+        (
+            {"type": "text", "text": "a", "name": "n", "file_id": "f", "prompt_embeds": 1, "tool_reference": 2},
+            text("a") | {"file_id": "f", "prompt_embeds": 1, "tool_reference": 2},
+        ),
         ({"type": "video_url", "video_url": {"url": "x"}, "max_pixels": 9}, {"type": "video", "max_pixels": 9}),
         ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, {"type": "audio"}),
     ],
@@ -72,6 +76,8 @@ def test_a_text_of_nothing_is_left_out():
         {"type": "prompt_embeds", "data": "x"},
         {"type": "tool_reference", "name": "t"},
         {"type": "image_pil", "image_pil": None},
+        {"type": [], "text": "a"},
+        {"type": {}, "text": "a"},
     ],
 )
 def test_a_part_that_is_not_followed(part):
@@ -106,11 +112,13 @@ class TestAssistant:
         assert list(found[0]) == ["b", "a"]
 
     def test_a_calls_fields_stand_in_the_engines_order(self):
-        call = {"index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}, "id": "c"}
+        function = {"z": 1, "name": "f", "a": 2, "arguments": "{}"}
+        call = {"index": 0, "type": "function", "function": function, "id": "c"}
         (message,) = made({"role": "assistant", "tool_calls": [call]})
         assert json.dumps(message["tool_calls"][0]) == (
-            '{"id": "c", "function": {"arguments": {}, "name": "f"}, "type": "function", "index": 0}'
+            '{"id": "c", "function": {"arguments": {}, "name": "f", "z": 1, "a": 2}, "type": "function", "index": 0}'
         )
+        assert call["function"]["arguments"] == "{}"
 
     def test_no_calls_are_none(self):
         assert made({"role": "assistant", "content": "a", "tool_calls": []}) == [
@@ -232,6 +240,12 @@ class TestTools:
     def test_what_is_refused(self, raw):
         with pytest.raises(Unrendered):
             tool_definitions(raw)
+
+    @pytest.mark.parametrize("strict", [b"1", b"0", b'"true"', b"[]"])
+    def test_a_truth_value_of_another_type_is_not_followed(self, strict):
+        with pytest.raises(Unrendered) as caught:
+            tool_definitions(b'[{"function": {"name": "f", "strict": ' + strict + b"}}]")
+        assert caught.value.reason is Reason.MESSAGE
 
     def test_deferred_tools_are_not_followed(self):
         with pytest.raises(Unrendered) as caught:

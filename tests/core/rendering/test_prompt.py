@@ -1,5 +1,6 @@
 """From what a dialect saw to the engine's token ids, by a tokenizer of single bytes."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,8 @@ def tokens(renderer, memo, body_of):
 def item(build):
     def made(num_tokens, index=0, **fields):
         priced = build.item(num_tokens, index=index, num_wrapper_tokens=2)
-        return replace(priced, item=replace(priced.item, is_identity_exact=True, **fields))
+        name = {"identifier": fields["uuid"]} if "uuid" in fields else {}
+        return replace(priced, item=replace(priced.item, is_identity_exact=True, **name | fields))
 
     return made
 
@@ -86,6 +88,11 @@ def test_texts_are_tokenised_once(tokens, memo):
         ({"add_special_tokens": True}, Reason.OPTION),
         ({"truncate_prompt_tokens": 0}, Reason.OPTION),
         ({"kv_transfer_params": {"prompt_token_ids": [1]}}, Reason.OPTION),
+        ({"add_generation_prompt": 0}, Reason.OPTION),
+        ({"add_generation_prompt": "false"}, Reason.OPTION),
+        ({"continue_final_message": 1, "add_generation_prompt": False}, Reason.OPTION),
+        ({"continue_final_message": "true", "add_generation_prompt": False}, Reason.OPTION),
+        ({"add_special_tokens": "false"}, Reason.OPTION),
         ({"messages": []}, Reason.MESSAGE),
         ({"messages": "Hi"}, Reason.MESSAGE),
         ({"tools": []}, Reason.MESSAGE),
@@ -103,6 +110,22 @@ def test_what_is_not_known_for_certain(tokens, body, reason):
 def test_other_fields_change_nothing(tokens):
     plain = tokens(messages=user("Hi"))
     assert tokens(messages=user("Hi"), kv_transfer_params={"a": 1}, add_special_tokens=False, echo=True) == plain
+    nothing = {"kv_transfer_params": {"prompt_token_ids": None}, "add_generation_prompt": None}
+    assert tokens(messages=user("Hi"), **nothing, continue_final_message=None) == plain
+
+
+def test_an_escaped_key_is_the_same_key(renderer, memo):
+    body = b'{"messages": [{"role": "user", "content": "a"}], "kv_transfer_params": {"prompt_token\\u005fids": [5]}}'
+    with pytest.raises(Unrendered) as caught:
+        renderer.tokens(ChatDialect().parse(body, ModelProfile()), (), memo, 0.0)
+    assert caught.value.reason is Reason.OPTION
+
+
+def test_names_that_engines_pass_over_name_nothing_for_certain(tokens, item):
+    for names, reason in (({"image": ["a"]}, Reason.ITEM_NAME), ({"image": [None]}, None), ({"video": ["a"]}, None)):
+        with pytest.raises(Unrendered) if reason else nullcontext() as caught:
+            tokens(items=[item(2)], messages=user(IMAGE), multi_modal_uuids=names)
+        assert reason is None or caught.value.reason is reason
 
 
 def test_arguments_of_the_template(tokens, renderer):
@@ -161,6 +184,8 @@ class TestCompletions:
             ({"prompt": None}, Reason.DIALECT),
             ({"prompt": "a", "truncate_prompt_tokens": 1}, Reason.OPTION),
             ({"prompt": "a", "prompt_embeds": "x"}, Reason.OPTION),
+            ({"prompt": "a", "add_special_tokens": 0}, Reason.OPTION),
+            ({"prompt": "a", "add_special_tokens": "false"}, Reason.OPTION),
             ({"prompt": [-1]}, Reason.TOKEN_ID),
             ({"prompt": [1 << 31]}, Reason.TOKEN_ID),
         ],
@@ -180,11 +205,27 @@ class TestGenerate:
         assert (found.token_ids, found.spans) == ((1, PAD, PAD, 2), (ItemSpan(0, 1, 2),))
 
     @pytest.mark.parametrize(
-        "body", [{"content_parts": [IMAGE]}, {"features": 7}, {"features": {"mm_hashes": {"image": ["a"]}}}]
+        "body",
+        [
+            {"content_parts": [IMAGE]},
+            {"features": 7},
+            {"features": {"mm_hashes": {"image": ["a"]}}},
+            {
+                "features": features | {"mm_placeholders": {"image": [{"offset": 1, "length": 3}]}},
+                "token_ids": [1, 2, 3],
+            },
+            {
+                "features": {
+                    "mm_hashes": {"image": ["a", "b"]},
+                    "mm_placeholders": {"image": [{"offset": 0, "length": 2}, {"offset": 1, "length": 1}]},
+                }
+            },
+            {"features": features | {"mm_hashes": {"image": ["\ud800"]}}},
+        ],
     )
     def test_media_without_a_place(self, tokens, body):
         with pytest.raises(Unrendered) as caught:
-            tokens(GenerateDialect, token_ids=[1, 2], **body)
+            tokens(GenerateDialect, **{"token_ids": [1, 2]} | body)
         assert caught.value.reason is Reason.PLACEHOLDERS
 
 
@@ -222,6 +263,36 @@ class TestUuids:
             tokens(items=[guessed], messages=user(IMAGE))
         with pytest.raises(Unrendered):
             tokens(items=[self.alone(item(3, uuid="u"))], messages=user(IMAGE))
+
+    def test_media_of_several_sizes_under_one_uuid_have_none(self, tokens, item):
+        def use(*items):
+            tokens(items=items, messages=user(*[IMAGE] * len(items)))
+
+        use(item(3, uuid="u"), item(3, 1, uuid="u"))
+        for items in (
+            [item(4, uuid="u")],
+            [item(3, uuid="u")],
+            [self.alone(item(3, uuid="u"))],
+            [item(3, uuid="v"), item(4, 1, uuid="v")],
+        ):
+            with pytest.raises(Unrendered) as caught:
+                use(*items)
+            assert caught.value.reason is Reason.ITEM_SIZE
+        use(item(4, uuid="w"))
+
+    def test_what_was_exact_and_is_no_longer(self, tokens, item):
+        tokens(items=[item(3, uuid="u")], messages=user(IMAGE))
+        for unsure in (replace(item(3, uuid="u"), size_basis=Basis.DECLARED), self.alone(item(3, uuid="u"))):
+            with pytest.raises(Unrendered):
+                tokens(items=[unsure], messages=user(IMAGE))
+
+    def test_a_uuid_with_kwargs_is_a_name_of_its_own(self, tokens, item):
+        """The engine hashes the kwargs with it, and they may change the size."""
+        tokens(items=[item(3, uuid="u", identifier="u")], messages=user(IMAGE))
+        tokens(items=[item(2, uuid="u", identifier="hash")], messages=user(IMAGE))
+        for identifier, size in (("u", 3), ("hash", 2)):
+            alone = self.alone(item(9, uuid="u", identifier=identifier))
+            assert tokens(items=[alone], messages=user(IMAGE)).spans[0].num_tokens == size
 
     def test_no_text_passes_for_a_size(self, tokens, item, memo):
         tokens(items=[item(3, uuid="u")], messages=user(IMAGE))

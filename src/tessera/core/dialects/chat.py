@@ -52,7 +52,7 @@ class ChatBody(msgspec.Struct):
     reasoning_effort: Any = None
     add_special_tokens: Any = None
     truncate_prompt_tokens: Any = None
-    kv_transfer_params: msgspec.Raw = msgspec.Raw()
+    kv_transfer_params: Any = None
 
 
 @plugin("chat")
@@ -71,7 +71,7 @@ class ChatDialect(Dialect):
         messages = chat.messages if isinstance(chat.messages, list) else []
         found = (part for each in messages if isinstance(each, dict) for part in _message_parts(each))
         parts, unread = sifted(found)
-        _name(parts, chat.multi_modal_uuids)
+        num_named = _name(parts, chat.multi_modal_uuids)
         processor, io, left_out = media_kwargs(chat.mm_processor_kwargs, chat.media_io_kwargs)
         return Draft(
             dialect="chat",
@@ -86,7 +86,8 @@ class ChatDialect(Dialect):
             media_io_kwargs=io,
             guesses=[*guesses, *unread, *left_out],
             chat=_asked_of_template(chat, messages),
-            unrendered=_unrendered(chat),
+            # An engine that passes the names over calls the items by their hashes.
+            unrendered="item-name" if num_named else _unrendered(chat),
         )
 
 
@@ -104,9 +105,14 @@ def _asked_of_template(chat: ChatBody, messages: list[Any]) -> DraftChat:
 
 
 def _unrendered(chat: ChatBody) -> str | None:
-    """Why the prompt is not its messages alone, where it is not."""
+    """Why the prompt is not its messages alone, or not for certain, where that is so."""
+    switches = (chat.add_generation_prompt, chat.continue_final_message, chat.add_special_tokens)
+    if not all(isinstance(switch, bool | None) for switch in switches):
+        # The engine reads a truth value from many a thing.
+        return "option"
     changes = chat.add_special_tokens or chat.truncate_prompt_tokens is not None
-    return "option" if changes or b'"prompt_token_ids"' in bytes(chat.kv_transfer_params) else None
+    given = chat.kv_transfer_params.get("prompt_token_ids") if isinstance(chat.kv_transfer_params, dict) else None
+    return "option" if changes or given is not None else None
 
 
 def _message_parts(each: dict[str, Any]) -> Iterator[DraftPart | Unread]:
@@ -129,13 +135,16 @@ def _arguments(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else encoded(arguments) if arguments is not None else ""
 
 
-def _name(parts: Iterable[DraftPart], uuids: Any) -> None:
-    """Give media without a uuid the one that ``multi_modal_uuids`` has at its place among its modality."""
+def _name(parts: Iterable[DraftPart], uuids: Any) -> int:
+    """Give media without a uuid the one that ``multi_modal_uuids`` has at its place among its modality; how many."""
     if not isinstance(uuids, dict):
-        return
+        return 0
     lists = {modality: uuids.get(modality) for modality in Modality}
     queues = {modality: iter(names) for modality, names in lists.items() if isinstance(names, list)}
+    num_named = 0
     for part in parts:
         if isinstance(part, DraftMedia) and part.modality in queues:
             name = optional_text(next(queues[part.modality], None))
+            num_named += part.uuid is None and name is not None
             part.uuid = part.uuid or name
+    return num_named

@@ -59,8 +59,14 @@ class CompletionsDialect(Dialect):
             cache_salt=optional_text(completion.cache_salt),
             guesses=guesses,
             adds_special_tokens=completion.add_special_tokens is not False,
-            unrendered="option" if has_embeds or completion.truncate_prompt_tokens is not None else None,
+            unrendered="option" if has_embeds or _changes(completion) else None,
         )
+
+
+def _changes(completion: CompletionBody) -> bool:
+    """Whether an option changes the prompt in a way that is not followed."""
+    is_odd = not isinstance(completion.add_special_tokens, bool | None)
+    return is_odd or completion.truncate_prompt_tokens is not None
 
 
 def _prompts(prompt: Any) -> list[list[DraftPart]]:

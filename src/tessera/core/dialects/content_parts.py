@@ -115,27 +115,34 @@ def _text(kind: str, part: dict[str, Any]) -> str:
 
 def _media(kind: str, part: dict[str, Any]) -> DraftMedia | None:
     """The media of a part of that kind; one that says nothing but its type is none without a uuid."""
-    uuid = optional_text(part.get("uuid"))
     if kind == "input_image":
         url = _url(part.get("image_url")) or link_of_file(part.get("file_id"))
-        return DraftMedia(modality=Modality.IMAGE, url=url, uuid=uuid)
-    if kind not in part and uuid is None:
+        return _named(DraftMedia(modality=Modality.IMAGE, url=url), part)
+    if kind not in part and optional_text(part.get("uuid")) is None:
         return None
     value = part.get(kind)
     if kind in _URLS:
-        return DraftMedia(modality=_URLS[kind], url=_url(value), uuid=uuid)
+        return _named(DraftMedia(modality=_URLS[kind], url=_url(value)), part)
     if kind in _EMBEDS:
-        return DraftMedia(modality=_EMBEDS[kind], base64=_tensor(value), uuid=uuid, is_embeds=True)
+        return _named(DraftMedia(modality=_EMBEDS[kind], base64=_tensor(value), is_embeds=True), part)
     if kind == "input_audio":
         audio = value if isinstance(value, dict) else {}
         data = audio.get("data")
-        return DraftMedia(
+        sound = DraftMedia(
             modality=Modality.AUDIO,
             base64=data if isinstance(data, str) else None,
             format=optional_text(audio.get("format")),
-            uuid=uuid,
         )
+        return _named(sound, part)
     return None
+
+
+def _named(media: DraftMedia, part: dict[str, Any]) -> DraftMedia:
+    """The media with the part's uuid."""
+    uuid = part.get("uuid")
+    media.uuid = optional_text(uuid)
+    media.has_other_uuid = uuid is not None and uuid != media.uuid
+    return media
 
 
 def _url(value: Any) -> str | None:
@@ -156,5 +163,5 @@ def _file(kind: str, part: dict[str, Any]) -> Piece:
     file = part.get("file") if kind == "file" else part
     data = file.get("file_data") if isinstance(file, dict) else None
     if isinstance(data, str) and data[:64].lstrip().lower().startswith("data:image/"):
-        return DraftMedia(modality=Modality.IMAGE, url=data, uuid=optional_text(part.get("uuid")))
+        return _named(DraftMedia(modality=Modality.IMAGE, url=data), part)
     return Unread(kind)

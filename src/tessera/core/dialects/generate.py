@@ -75,8 +75,8 @@ class GenerateDialect(Dialect):
             num_choices=count_of(sampling.get("n"), MAX_CHOICES) or 1,
             cache_salt=optional_text(asked.cache_salt),
             guesses=[*guesses, *unread, *unknown],
-            # The places of raw media, and of features without a name or a place, are not known.
-            unrendered="placeholders" if media or unread or unknown else None,
+            # The places of raw media, and of features without a name or a place of their own, are not known.
+            unrendered="placeholders" if media or unread or unknown or not _fit(spans, len(ids)) else None,
         )
 
 
@@ -124,9 +124,15 @@ def _span(modality: Modality, name: Any, place: Any) -> _Span | None:
     offset = place.get("offset") if isinstance(place, dict) else None
     length = count_of(place.get("length")) if isinstance(place, dict) else None
     known = optional_text(name)
-    if type(offset) is not int or offset < 0 or length is None or known is None:
+    if type(offset) is not int or offset < 0 or length is None or known is None or known != name:
         return None
     return _Span(offset, length, modality, known)
+
+
+def _fit(spans: list[_Span], num_ids: int) -> bool:
+    """Whether the spans, by place, lie behind each other and within the prompt."""
+    ends = [0, *(span.offset + span.length for span in spans)]
+    return ends[-1] <= num_ids and all(end <= span.offset for end, span in zip(ends, spans, strict=False))
 
 
 def _prompt(ids: list[int], spans: list[_Span]) -> Iterator[DraftPart]:

@@ -40,11 +40,16 @@ def client_uuid(media: DraftMedia) -> str | None:
 
 
 def uuid_name(media: DraftMedia, factors: HashFactors) -> Name | None:
-    """The name of an item with a uuid: the uuid, or its hash where the engine makes one; nothing without a uuid."""
+    """The name of an item with a uuid: the uuid, or its hash where the engine makes one; nothing without a uuid.
+
+    The uuid of an item whose place among token ids is told is the engine's own name for it.
+    """
     uuid = client_uuid(media)
     if uuid is None or media.uuid is None:
         return None
-    if not factors.has_kwargs(media.modality):
+    if media.has_other_uuid:
+        return Name(uuid)
+    if media.num_tokens_declared is not None or not factors.has_kwargs(media.modality):
         return Name(uuid, is_exact=uuid == media.uuid)
     hashed = factors.uuid_hash(media.modality, media.uuid)
     return Name(uuid) if hashed is None else Name(hashed, is_exact=True)

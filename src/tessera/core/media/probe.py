@@ -181,7 +181,7 @@ def _hashed(media: DraftMedia, window: Window, naming: Naming, *, uses_pillow: b
     poured = window.pour(begin)
     if poured is None:
         return raw_name(window.content), Look(reason=Reason.EMBEDS if media.is_embeds else window.reason)
-    return Name(poured.hexdigest(), is_exact=isinstance(poured, MediaHash)), seen
+    return Name(poured.hexdigest(), is_exact=isinstance(poured, MediaHash) and not media.has_other_uuid), seen
 
 
 def _fields(found: Size | Clip | Sound | None) -> dict[str, Any]:

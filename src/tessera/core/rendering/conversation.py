@@ -42,11 +42,10 @@ _BY_KEY: Final = (
 """The order in which the engine looks for a key where a part has no type, or a uuid."""
 _NOT_FOLLOWED: Final = frozenset({"image_pil", "prompt_embeds", "tool_reference"})
 _PART_FIELDS: Final = frozenset(
-    {"type", "text", "refusal", "thinking", "closed", "name", "uuid", "detail", "file", "file_id", "data", "image_pil"}
-    | {"prompt_embeds", "tool_reference", "prompt_cache_breakpoint"}
-    | _MEDIA.keys()
+    {"type", "text", "refusal", "thinking", "closed", "name", "uuid", "data", "file", "image_pil"}
+    | {"prompt_cache_breakpoint", *_BY_KEY}
 )
-"""Fields that some kind of part has; others reach the template as the client wrote them."""
+"""Fields that the engine knows of some kind of part; others, ``detail`` too, reach the template as they are."""
 
 Message = dict[str, Any]
 
@@ -101,8 +100,12 @@ def _tool(tool: Any) -> dict[str, Any]:
     if tool.get("defer_loading") is not None or function.get("defer_loading") is not None:
         raise Unrendered(Reason.OPTION)
     made = {key: function.get(key) for key in ("name", "description", "parameters")}
-    if function.get("strict") is not None:
-        made["strict"] = function["strict"]
+    strict = function.get("strict")
+    if not isinstance(strict, bool | None):
+        # The engine reads a truth value from many a thing.
+        raise Unrendered(Reason.MESSAGE)
+    if strict is not None:
+        made["strict"] = strict
     return {"type": "function", "function": made}
 
 
@@ -159,6 +162,8 @@ def _piece(part: Any) -> dict[str, Any] | None:
     kind = part.get("type")
     if kind is None or part.get("uuid") is not None:
         kind = next((key for key in _BY_KEY if key in part), None)
+    if not isinstance(kind, str):
+        raise Unrendered(Reason.MESSAGE)
     further = {key: value for key, value in part.items() if key not in _PART_FIELDS}
     if kind in _MEDIA and not _NOT_FOLLOWED & part.keys():
         return {"type": _MEDIA[kind].value, **further}
@@ -213,12 +218,13 @@ def _call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) and call.get("type", "function") == "function" else None
     if not isinstance(function, dict):
         raise Unrendered(Reason.MESSAGE)
-    named = {"arguments": _arguments(function.get("arguments"))}
-    named |= {key: value for key, value in function.items() if key != "arguments"}
-    first = {key: call[key] for key in ("id",) if key in call}
-    kind = {"type": call["type"]} if "type" in call else {}
-    further = {key: value for key, value in call.items() if key not in ("id", "function", "type")}
-    return {**first, "function": named, **kind, **further}
+    named = {**function, "arguments": _arguments(function.get("arguments"))}
+    return _in_order({**call, "function": _in_order(named, "arguments", "name")}, "id", "function", "type")
+
+
+def _in_order(given: Mapping[str, Any], *first: str) -> dict[str, Any]:
+    """The same with the fields of a schema first, as far as they are there."""
+    return {key: given[key] for key in first if key in given} | dict(given)
 
 
 def _arguments(given: Any) -> dict[str, Any]:

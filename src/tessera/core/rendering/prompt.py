@@ -20,6 +20,8 @@ MAX_PROMPT_CHARS: Final = 8 << 20
 MIN_REMEMBERED_CHARS: Final = 16
 """Shorter pieces are tokenised anew: that costs no more than to look them up."""
 MAX_TOKEN_ID: Final = (1 << 31) - 1
+_NO_SIZE: Final[tuple[int, ...]] = ()
+"""What is remembered of a uuid that stood for media of several sizes."""
 
 
 class TokenMemo(Protocol):
@@ -174,21 +176,32 @@ class PromptRenderer:
 
 
 def _sized(items: Sequence[PricedItem], memo: TokenMemo) -> list[PricedItem]:
-    """The items, those that are only a uuid as large as the media were that last came under it."""
-    return [_as_remembered(each, each.item.uuid, memo) if each.item.uuid is not None else each for each in items]
+    """The items, those that are only a uuid as large as the media were that came under it.
+
+    Raises:
+        Unrendered: media of several sizes came under one uuid; which of them an engine has kept is not known.
+    """
+    return [_as_remembered(each, memo) if each.item.uuid is not None else each for each in items]
 
 
-def _as_remembered(priced: PricedItem, uuid: str, memo: TokenMemo) -> PricedItem:
+def _as_remembered(priced: PricedItem, memo: TokenMemo) -> PricedItem:
+    if priced.item.num_tokens_declared is not None:
+        return priced
     # Bytes that no text has, so that a text cannot pass for a size.
-    key = digest_128(b"\xff" + f"{priced.item.modality}:{uuid}".encode("utf-8", "surrogatepass"))
+    key = digest_128(b"\xff" + f"{priced.item.modality}:{priced.identifier}".encode("utf-8", "surrogatepass"))
+    known = memo.get(key)
     if priced.item.has_content:
-        if priced.basis is Basis.EXACT:
-            memo.put(key, (priced.num_tokens, priced.num_embeds, priced.num_wrapper_tokens))
+        counts = (priced.num_tokens, priced.num_embeds, priced.num_wrapper_tokens)
+        size = counts if priced.basis is Basis.EXACT else _NO_SIZE
+        if known is None and size:
+            memo.put(key, size)
+        elif known is not None and tuple(known) != size:
+            memo.put(key, _NO_SIZE)
+            raise Unrendered(Reason.ITEM_SIZE)
         return priced
-    size = memo.get(key)
-    if size is None or priced.item.num_tokens_declared is not None:
+    if not known:
         return priced
-    num_tokens, num_embeds, num_wrapper_tokens = size
+    num_tokens, num_embeds, num_wrapper_tokens = known
     return replace(
         priced,
         num_tokens=num_tokens,
