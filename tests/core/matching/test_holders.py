@@ -62,7 +62,7 @@ class Against(RuleBasedStateMachine):
 
 
 def test_equals_a_naive_model():
-    run_state_machine_as_test(Against, settings=settings(max_examples=150, stateful_step_count=30))
+    run_state_machine_as_test(Against, settings=settings(max_examples=80, stateful_step_count=30))
 
 
 def test_a_chain_ends_for_each_holder_where_its_own_first_gap_is():

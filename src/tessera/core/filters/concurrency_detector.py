@@ -38,7 +38,7 @@ class ConcurrencyDetector(Filter):
         """The candidates with room, in their order; possibly none."""
         limit = 1.0 + self.headroom
         loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
-        return [c for c, load in zip(candidates, self._fullness(loads), strict=True) if load < limit]
+        return [c for c, fullness in zip(candidates, self._fullness(loads), strict=True) if fullness < limit]
 
     def _fullness(self, loads: Sequence[InFlightLoad]) -> list[float]:
         """How full each endpoint is; 1 is full."""

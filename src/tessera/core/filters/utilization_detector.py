@@ -29,12 +29,13 @@ class UtilizationDetector(Filter):
     def keep(self, request: PricedRequest, candidates: Sequence[Candidate], rng: Rng) -> list[Candidate]:
         """The candidates with room, in their order; all where that would leave none."""
         at, limit = request.request.at, 1.0 + self.headroom
-        queue, cache, old = self.queue_depth_threshold, self.kv_cache_util_threshold, self.metrics_staleness_threshold
+        max_age_s = self.metrics_staleness_threshold
+        queue, cache = self.queue_depth_threshold, self.kv_cache_util_threshold
         kept = [
             candidate
             for candidate, load in zip(candidates, facts_of(Load, candidates), strict=True)
             if load.at is not None
-            and at - load.at <= old
+            and at - load.at <= max_age_s
             and load.num_waiting is not None
             and load.num_waiting / queue <= limit
             and load.kv_usage_fraction is not None

@@ -80,13 +80,13 @@ class _Spread:
         """Bytes of the runs so far."""
         self._extra = priced.num_template_tokens + (0 if self.total else priced.num_text_tokens)
 
-    def item(self) -> int:
+    def next_item(self) -> int:
         """Tokens of the next media item and its wrapper."""
         priced = next(self._items, None)
         return priced.num_tokens + priced.num_wrapper_tokens if priced else 0
 
-    def extra(self) -> int:
-        """Tokens that the request's first atom has beside its own; asked for by every atom that may be the first."""
+    def take_extra(self) -> int:
+        """Tokens that the request's first atom has beside its own: whoever asks first gets them."""
         extra, self._extra = self._extra, 0
         return extra
 
@@ -114,11 +114,11 @@ class _Strand:
         # Each part takes its share, limit or not: what is handed out to the next depends on it.
         spread = self.spread
         if isinstance(part, MediaItem):
-            self._add_item(part.identifier, spread.item(), spread.extra())
+            self._add_item(part.identifier, spread.next_item(), spread.take_extra())
         elif mass := _mass(part):
             start = spread.done
             spread.done += mass
-            self._add_run(part, start, spread.done, spread.extra())
+            self._add_run(part, start, spread.done, spread.take_extra())
 
     def _add_item(self, identifier: str, num_tokens: int, extra: int) -> None:
         if self._takes(num_tokens + extra):
