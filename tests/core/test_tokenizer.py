@@ -1,7 +1,7 @@
 """Texts are cut only where their tokens do not depend on what stands around them."""
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from tessera.core.tokenizer import MAX_COUNTED_CHARS, TextTokenizer
 
@@ -58,6 +58,27 @@ def test_pieces_have_the_tokens_of_the_whole():
 )
 def test_a_text_that_must_not_be_cut_is_left_whole(tokenizer):
     assert list(tokenizer.pieces("a<x>b")) == ["a<x>b"]
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 100])
+def test_pieces_are_the_same_whatever_is_searched_at_once(monkeypatch, window):
+    monkeypatch.setattr("tessera.core.tokenizer.WINDOW_CHARS", window)
+    tokenizer = words("<x>", "<x>yz", "<", "ab", "abc", "\n", "\n\n")
+    assert list(tokenizer.pieces("abcab<<x>yz.<x>y\n\n\nq")) == [*(10, 9, 8, 7, ".", 6, "y", 12, 11, "q")]
+
+
+def test_many_added_tokens_cost_no_more_than_few():
+    """Were each tried at every place, this would take two minutes, and no other thread would run meanwhile."""
+    tokenizer = words(*(f"<unused{number}>" for number in range(6000)))
+    assert list(tokenizer.pieces("<" * (1 << 20) + "unused5999>")) == ["<" * ((1 << 20) - 1), 6005]
+
+
+def test_a_fault_of_the_library_is_a_text_that_it_does_not_take():
+    tokenizer = words(plain("\n\n", single_word=True, normalized=True), plain("ab", single_word=True))
+    assert tokenizer.encode("a b") == [1, 2]
+    broken = Tokenizer.from_str(tokenizer._tokenizer.to_str())
+    broken.normalizer = normalizers.Strip()
+    assert TextTokenizer(broken.to_str().encode()).encode(">.|b.<|a|>a1<x>x>\u2581\u0301\u65e5") is None
 
 
 def test_what_no_tokenizer_takes():

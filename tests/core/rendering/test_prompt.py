@@ -280,6 +280,11 @@ class TestUuids:
             assert caught.value.reason is Reason.ITEM_SIZE
         use(item(4, uuid="w"))
 
+    def test_a_prompt_that_cannot_be_told_tells_sizes(self, tokens, item):
+        with pytest.raises(Unrendered):
+            tokens(items=[item(3, uuid="u")], messages=user(IMAGE), truncate_prompt_tokens=1)
+        assert tokens(items=[self.alone(item(3, uuid="u"))], messages=user(IMAGE)).spans[0].num_tokens == 3
+
     def test_what_was_exact_and_is_no_longer(self, tokens, item):
         tokens(items=[item(3, uuid="u")], messages=user(IMAGE))
         for unsure in (replace(item(3, uuid="u"), size_basis=Basis.DECLARED), self.alone(item(3, uuid="u"))):

@@ -78,12 +78,13 @@ class PromptRenderer:
         Raises:
             Unrendered: the ids cannot be told for certain.
         """
+        # First: an engine keeps what comes under a uuid, whether the rest of the prompt can be told or not.
+        items = _sized(items, memo)
         if draft.unrendered is not None:
             raise Unrendered(Reason(draft.unrendered))
         if len(draft.prompts) != 1:
             raise Unrendered(Reason.SEVERAL_PROMPTS if draft.prompts else Reason.DIALECT)
         layouts = self._layouts(items)
-        items = _sized(items, memo)
         check_exact(items, layouts)
         (prompt,) = draft.prompts
         spans: tuple[ItemSpan, ...] = ()
