@@ -1,7 +1,9 @@
 """A request waits for its token ids as long as it may, and never longer."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -101,4 +103,41 @@ async def test_a_fault_is_told_and_the_request_goes_on(router, faults, build):
     made = Tokenising(router, faults.append, budget_s=5.0)
     assert (await made.tokens(build.request(), DRAFT)).reason == "failed"
     assert faults == ["tokenise"]
+    made.close()
+
+
+async def test_a_fault_that_comes_late_is_told_too(tokenising, router, faults, build):
+    router.fault = ValueError("ours")
+    assert (await tokenising.tokens(build.request(), DRAFT)).reason == "late"
+    assert faults == []
+    router.gate.set()
+    await until_nobody_is_late(tokenising)
+    assert faults == ["tokenise"]
+
+
+class Body(list):
+    """What can be seen to be gone."""
+
+
+async def test_a_client_that_goes_leaves_nothing_behind(router, faults, build):
+    """Two threads run on, which counts; what waited behind them is dropped with all that it holds."""
+    made = Tokenising(router, faults.append, budget_s=5.0)
+    bodies = [Body() for _ in range(4)]
+    held = [weakref.ref(body) for body in bodies]
+    gone = [asyncio.create_task(made.tokens(build.request(), Draft(dialect="chat", prompts=each))) for each in bodies]
+    bodies.clear()
+    async with asyncio.timeout(5):
+        while router.num_calls < 2:  # noqa: ASYNC110 - threads of their own
+            await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    assert [type(each) for each in await asyncio.gather(*gone, return_exceptions=True)] == [asyncio.CancelledError] * 4
+    assert made._num_late == 2
+    assert (await made.tokens(build.request(), DRAFT)).reason == "busy"
+    del gone, task
+    gc.collect()
+    assert [ref() is None for ref in held] == [False, False, True, True]
+    router.gate.set()
+    await until_nobody_is_late(made)
+    assert router.num_calls == 2
     made.close()

@@ -45,18 +45,21 @@ class Tokenising:
         """The prompt's ids, or why there are none. Never raises."""
         if self._num_late >= NUM_THREADS:
             return PromptTokens(reason=Reason.BUSY)
-        work = self._pool.submit(self._router.tokenise, request, draft, self.memo)
+        asked = [(request, draft)]
+        work = self._pool.submit(self._tokenise, asked)
         del draft
         budget_s = self._budget_s + BUDGET_PER_TOKEN_S * num_text_bytes(request) / BYTES_PER_TOKEN
-        await asyncio.wait([asyncio.wrap_future(work)], timeout=budget_s)
-        if not work.done():
-            self._let_go(work)
+        waited = asyncio.wrap_future(work)
+        try:
+            await asyncio.wait([waited], timeout=budget_s)
+        finally:
+            # Late it is, too, where the client has gone and nobody waits any more.
+            if is_late := not work.done():
+                waited.cancel()
+                self._let_go(work, asked)
+        if is_late:
             return PromptTokens(reason=Reason.LATE)
-        if work.cancelled():
-            return PromptTokens(reason=Reason.FAILED)
-        if (fault := work.exception()) is not None:
-            _log.error("tokenising failed", exc_info=fault)
-            self._failed("tokenise")
+        if work.cancelled() or self._has_failed(work):
             return PromptTokens(reason=Reason.FAILED)
         return work.result()
 
@@ -64,19 +67,33 @@ class Tokenising:
         """Start nothing more; what runs ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _let_go(self, work: Future[PromptTokens]) -> None:
+    def _tokenise(self, asked: list[tuple[InferenceRequest, Draft]]) -> PromptTokens:
+        return self._router.tokenise(*asked.pop(), self.memo)
+
+    def _let_go(self, work: Future[PromptTokens], asked: list[tuple[InferenceRequest, Draft]]) -> None:
         """Count the thread as late until it ends; work that has not begun is dropped."""
         if work.cancel():
+            # The pool keeps what is cancelled until one of its threads is free.
+            asked.clear()
             return
         self._num_late += 1
         loop = asyncio.get_running_loop()
 
-        def ended(_: Future[PromptTokens]) -> None:
+        def ended(work: Future[PromptTokens]) -> None:
             # The loop may be closed by then: nobody counts any more.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._ended)
+                loop.call_soon_threadsafe(self._ended, work)
 
         work.add_done_callback(ended)
 
-    def _ended(self) -> None:
+    def _ended(self, work: Future[PromptTokens]) -> None:
         self._num_late -= 1
+        self._has_failed(work)
+
+    def _has_failed(self, work: Future[PromptTokens]) -> bool:
+        """Whether work that has ended met a fault of ours, which is told then."""
+        fault = work.exception()
+        if fault is not None:
+            _log.error("tokenising failed", exc_info=fault)
+            self._failed("tokenise")
+        return fault is not None
