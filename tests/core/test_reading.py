@@ -94,6 +94,15 @@ def test_a_body_that_the_gateway_keeps_is_routed_unread():
     assert (request.dialect, request.prompts, request.body_bytes) == ("opaque", (), 0)
 
 
+def test_a_model_that_is_an_adapter():
+    body = user("Hi") | {"model": "sql"}
+    assert [read(body, adapters=frozenset(names)).lora for names in ((), ("sql",), ("SQL", "sq"))] == [
+        None,
+        "sql",
+        None,
+    ]
+
+
 def test_an_empty_body_is_no_chat_completion():
     with pytest.raises(RequestError) as caught:
         read(b"")

@@ -113,6 +113,17 @@ async def test_another_picture_shares_nothing_but_the_words_before_it(service, r
     assert len(other.priced.token_ids) == len(first.priced.token_ids)
 
 
+async def test_an_adapter_has_blocks_of_its_own(service, route):
+    """The engine's hashes hold an adapter's name, so the base model's blocks are none of its prompts'."""
+    first = await route("What is it, and what may it have been?")
+    service.observe(stored(first.priced, "10.0.0.2:8000", 3))
+    service.serves(ENGINE_MODEL, frozenset({"sql"}))
+    base, adapter = [await route("What is it, and what may it have been?", model=name) for name in ("m", "sql")]
+    assert [each.num_matched_tokens for each in matches(base)] == [0, 48, 0]
+    assert [each.num_matched_tokens for each in matches(adapter)] == [0, 0, 0]
+    assert adapter.priced.untokenised is None
+
+
 async def test_what_cannot_be_tokenised_is_routed_and_says_so(service, route):
     link = {"type": "image_url", "image_url": {"url": "http://host/x.png"}}
     decision = await route(link, "What is it?")

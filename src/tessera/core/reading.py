@@ -77,6 +77,7 @@ def read_request(
         engine_model=profile.engine_model,
         prompts=tuple(tuple(_measure(part, profile, naming, steps) for part in prompt) for prompt in draft.prompts),
         cache_salt=draft.cache_salt,
+        lora=draft.model if draft.model in profile.adapters else None,
         stream=draft.stream,
         max_output_tokens=draft.max_output_tokens,
         num_choices=draft.num_choices,

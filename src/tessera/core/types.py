@@ -1,7 +1,6 @@
 """The spine: what was asked, what it weighs, what was chosen, what came of it.
 
-Each value is frozen and holds the one before it. No value refers to the bytes of a body or the text of a prompt: a text
-part keeps its length and its digests, a media part its identity, size and length.
+Each is frozen and holds the one before it; of a body, only what tells its text apart, and its media and their sizes.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -93,6 +92,8 @@ class ModelProfile:
     """The engine's ``--media-io-kwargs``, by modality."""
     url_keys_ignored: frozenset[str] = frozenset()
     """Keys of a link's query that do not tell one item from another."""
+    adapters: frozenset[str] = frozenset()
+    """Models that are LoRA adapters, by the names that requests have for them."""
     dialects: frozenset[str] | None = None
     """Names of the dialects that are read; nothing: all that there are."""
     kept_headers: frozenset[str] = KEPT_HEADERS
@@ -328,8 +329,7 @@ class Decision:
     @property
     def destinations(self) -> tuple[Endpoint, ...]:
         """Winners, then fallbacks: the list that the proxy tries in order."""
-        stage = self.primary_stage
-        return stage.winners + stage.fallbacks
+        return (stage := self.primary_stage).winners + stage.fallbacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

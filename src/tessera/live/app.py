@@ -83,9 +83,8 @@ class LiveRouter:
         settings = self._settings
         self._spawn(self._discover())
         self._spawn(self.service.run_timers())
-        if not settings.config.profile.engine_model:
-            fleet = self.service.fleet
-            self._spawn(watch_models(lambda: fleet.endpoints, self.service.serves, _log.warning))
+        service, model = self.service, settings.config.profile.engine_model
+        self._spawn(watch_models(lambda: service.fleet.endpoints, service.serves, _log.warning, model=model))
         await self._until_discovered()
         grpc_port = await self._grpc.start(settings.bind, settings.grpc_port)
         ports = {"grpc": grpc_port, "metrics": await self._admin.start(settings.bind, settings.metrics_port)}

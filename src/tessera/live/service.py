@@ -157,9 +157,9 @@ class RouterService:
             self._follow(decision, opened_at, at, shows_body=shows_body and request.stream)
         return decision
 
-    def serves(self, engine_model: str) -> None:
-        """The engines' own name of the model that they serve; empty where they disagree."""
-        self.profile = replace(self.profile, engine_model=engine_model)
+    def serves(self, engine_model: str, adapters: frozenset[str]) -> None:
+        """The engines' own name of the model that they serve, empty where they disagree; and of its adapters."""
+        self.profile = replace(self.profile, engine_model=engine_model, adapters=adapters)
 
     def responded(self, decision: Decision, status: int | None, served: str | None) -> Mapping[str, str]:
         """The headers of a response were seen on its stream: what plugins add to them.
