@@ -5,7 +5,7 @@ from tessera.engine.events import CacheCounters, EngineFacts
 from tessera.sim.client import Sent
 from tessera.sim.figures import Figures, figures_of, mean, quantile
 from tessera.sim.load import StageRecord
-from tessera.sim.stages import Stage
+from tessera.sim.load_stages import LoadStage
 
 
 def facts(prefix=(0, 0), encoder=(0, 0), processor=(0, 0)):
@@ -32,7 +32,7 @@ def sent(at, ttft_s, tpot_s, *, tokens=11, ending=Ending.FINISHED, endpoint="a")
 
 
 def record(*requests, before=(), after=(), **stage):
-    made = Stage(**({"rate": 1, "duration_s": 10} | stage))
+    made = LoadStage(**({"rate": 1, "duration_s": 10} | stage))
     return StageRecord(made, sent=list(requests), facts_before=before, facts_after=after)
 
 

@@ -7,7 +7,7 @@ from tessera.sim.client import Sent
 from tessera.sim.content import Text, user
 from tessera.sim.kernel import Kernel
 from tessera.sim.load import LoadGenerator
-from tessera.sim.stages import Stage
+from tessera.sim.load_stages import LoadStage
 
 
 class Workload:
@@ -57,7 +57,7 @@ def run(stages, takes_s):
 
 
 def test_with_a_pause_the_next_stage_waits_for_the_last_answer():
-    stages = [Stage(rate=1, duration_s=2, pause_s=10), Stage(rate=2, duration_s=1, pause_s=10)]
+    stages = [LoadStage(rate=1, duration_s=2, pause_s=10), LoadStage(rate=2, duration_s=1, pause_s=10)]
     asked, records = run(stages, takes_s=3.0)
     # The last answer comes at 2 + 3, the next stage begins at 15.
     assert asked == [(1.0, "0-0"), (2.0, "0-1"), (15.5, "1-0"), (16.0, "1-1")]
@@ -66,7 +66,7 @@ def test_with_a_pause_the_next_stage_waits_for_the_last_answer():
 
 
 def test_without_a_pause_the_next_stage_begins_with_requests_in_flight():
-    stages = [Stage(rate=1, duration_s=2), Stage(rate=1, duration_s=2)]
+    stages = [LoadStage(rate=1, duration_s=2), LoadStage(rate=1, duration_s=2)]
     asked, records = run(stages, takes_s=3.0)
     assert [at for at, _ in asked] == [1.0, 2.0, 3.0, 4.0]
     assert [record.facts_before for record in records] == [(0.0,), (2.0,)]
@@ -74,13 +74,13 @@ def test_without_a_pause_the_next_stage_begins_with_requests_in_flight():
 
 
 def test_answers_that_come_at_once_end_a_stage_once():
-    stages = [Stage(rate=1, duration_s=2, pause_s=1), Stage(rate=1, duration_s=1, pause_s=1)]
+    stages = [LoadStage(rate=1, duration_s=2, pause_s=1), LoadStage(rate=1, duration_s=1, pause_s=1)]
     asked, records = run(stages, takes_s=0.0)
     assert [at for at, _ in asked] == [1.0, 2.0, 4.0]
     assert [len(record.sent) for record in records] == [2, 1]
 
 
 def test_a_stage_of_no_request_passes():
-    stages = [Stage(rate=0.1, duration_s=5), Stage(rate=1, duration_s=1)]
+    stages = [LoadStage(rate=0.1, duration_s=5), LoadStage(rate=1, duration_s=1)]
     asked, _ = run(stages, takes_s=1.0)
     assert [at for at, _ in asked] == [6.0]

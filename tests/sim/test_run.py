@@ -10,11 +10,11 @@ from tessera.core.types import Ending
 from tessera.engine.engine import Engine
 from tessera.engine.events import Finished, FirstToken
 from tessera.engine.profiles import PROFILES
+from tessera.sim.load_stages import offsets
 from tessera.sim.policies import named, shipped_policies
 from tessera.sim.prompts import Prompts
 from tessera.sim.report import report_of
 from tessera.sim.run import family_of, perform, play, runs_of, simulate
-from tessera.sim.stages import offsets
 
 
 @pytest.mark.parametrize("policy", shipped_policies())

@@ -1,9 +1,9 @@
 import pytest
 
 from tessera.core.errors import ConfigError
+from tessera.sim.load_stages import LoadStage
 from tessera.sim.policies import named, shipped_policies
 from tessera.sim.scenario import load_scenario, parse_scenario, shipped_scenarios
-from tessera.sim.stages import Stage
 
 WHOLE = """
 description: d
@@ -36,7 +36,7 @@ def test_every_shipped_policy_loads_and_warns_of_nothing_that_matters(name, tmp_
 def test_the_article_is_the_published_ladder():
     scenario = load_scenario("article")
     (run,) = scenario.document.load.runs()
-    assert run[0] == Stage(rate=5, duration_s=600, is_measured=False, pause_s=60)
+    assert run[0] == LoadStage(rate=5, duration_s=600, is_measured=False, pause_s=60)
     assert [(stage.rate, stage.duration_s, stage.pause_s) for stage in run[1:]] == [
         (rate, 100, 60) for rate in (5, 10, 15, 20, 25, 30, 35, 40)
     ]
@@ -49,7 +49,8 @@ def test_points_are_runs_of_their_own(tmp_path):
     text = WHOLE.replace("duration_s: 100", "duration_s: 90, mode: points, warm_up: {duration_s: 45}")
     runs = parse_scenario(text, "s", tmp_path).document.load.runs()
     assert runs == [
-        (Stage(rate=rate, duration_s=45, is_measured=False), Stage(rate=rate, duration_s=90)) for rate in (5, 10)
+        (LoadStage(rate=rate, duration_s=45, is_measured=False), LoadStage(rate=rate, duration_s=90))
+        for rate in (5, 10)
     ]
 
 

@@ -8,8 +8,8 @@ from tessera.engine.events import EngineFacts
 from tessera.sim.client import Client, Sent
 from tessera.sim.content import Ask
 from tessera.sim.kernel import Kernel
+from tessera.sim.load_stages import LoadStage, Spacing, offsets
 from tessera.sim.servers import Server
-from tessera.sim.stages import Spacing, Stage, offsets
 from tessera.sim.workload import Workload
 
 
@@ -17,7 +17,7 @@ from tessera.sim.workload import Workload
 class StageRecord:
     """What became of one stage."""
 
-    stage: Stage
+    stage: LoadStage
     sent: list[Sent] = field(default_factory=list)
     facts_before: tuple[EngineFacts, ...] = ()
     """Of each server, at the stage's start."""
@@ -37,7 +37,7 @@ class LoadGenerator:
         client: Client,
         servers: Sequence[Server],
         workload: Workload,
-        stages: Sequence[Stage],
+        stages: Sequence[LoadStage],
         *,
         spacing: Spacing,
         recorded: Sequence[float] = (),

@@ -20,11 +20,11 @@ from tessera.sim.figures import Figures, figures_of
 from tessera.sim.gateway import Gateway
 from tessera.sim.kernel import Kernel
 from tessera.sim.load import LoadGenerator, StageRecord
+from tessera.sim.load_stages import LoadStage
 from tessera.sim.policies import Policy
 from tessera.sim.prompts import Prompts
 from tessera.sim.scenario import Scenario
 from tessera.sim.servers import Server, endpoints
-from tessera.sim.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Run:
     scenario: Scenario
     policy: Policy
     seed: int
-    stages: tuple[Stage, ...]
+    stages: tuple[LoadStage, ...]
 
     @property
     def num_requests(self) -> int:

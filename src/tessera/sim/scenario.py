@@ -10,8 +10,8 @@ from tessera.core.errors import ConfigError, Problem
 from tessera.core.plugin import Range
 from tessera.engine.profiles import PROFILES, EngineProfile
 from tessera.sim.connections import IDLE_S, NUM_WORKERS
+from tessera.sim.load_stages import LoadStage, Spacing
 from tessera.sim.policies import Policy, named, shipped_policies
-from tessera.sim.stages import Spacing, Stage
 from tessera.sim.workload import WorkloadType, block, decode_workload, located
 
 FOLDER: Final = Path(__file__).parent / "scenarios"
@@ -49,21 +49,21 @@ class Load:
     pause_s: Annotated[float, Range(ge=0, le=1_000_000)] = 60.0
     """In a ladder: from a stage's last answer to the next stage."""
 
-    def runs(self) -> list[tuple[Stage, ...]]:
+    def runs(self) -> list[tuple[LoadStage, ...]]:
         """The stages of each run, for one seed: one run for a ladder, one for each point."""
         if self.mode == "points":
             return [(*self._warm_up(rate, None), self._stage(rate, None)) for rate in self.rates]
         stages = [self._stage(rate, self.pause_s) for rate in self.rates]
         return [(*self._warm_up(self.rates[0], self.pause_s), *stages)]
 
-    def _stage(self, rate: float, pause_s: float | None) -> Stage:
-        return Stage(rate=rate, duration_s=self.duration_s, pause_s=pause_s)
+    def _stage(self, rate: float, pause_s: float | None) -> LoadStage:
+        return LoadStage(rate=rate, duration_s=self.duration_s, pause_s=pause_s)
 
-    def _warm_up(self, rate: float, pause_s: float | None) -> tuple[Stage, ...]:
+    def _warm_up(self, rate: float, pause_s: float | None) -> tuple[LoadStage, ...]:
         warm = self.warm_up
         if warm is None:
             return ()
-        return (Stage(rate=warm.rate or rate, duration_s=warm.duration_s, is_measured=False, pause_s=pause_s),)
+        return (LoadStage(rate=warm.rate or rate, duration_s=warm.duration_s, is_measured=False, pause_s=pause_s),)
 
 
 @block

@@ -1,11 +1,11 @@
 from random import Random
 from statistics import fmean
 
-from tessera.sim.stages import Stage, offsets
+from tessera.sim.load_stages import LoadStage, offsets
 
 
 def test_exponential_gaps_fill_the_stage():
-    times = offsets(Stage(rate=40, duration_s=100), "poisson", Random(1))
+    times = offsets(LoadStage(rate=40, duration_s=100), "poisson", Random(1))
     assert len(times) == 4000
     assert times == sorted(times)
     assert abs(times[-1] - 100) < 1e-9
@@ -16,11 +16,11 @@ def test_exponential_gaps_fill_the_stage():
 
 
 def test_the_same_draws_give_the_same_gaps():
-    stage = Stage(rate=3, duration_s=7)
+    stage = LoadStage(rate=3, duration_s=7)
     assert stage.num_requests == 21
     assert offsets(stage, "poisson", Random("5")) == offsets(stage, "poisson", Random("5"))
 
 
 def test_requests_are_whole_ones():
-    assert Stage(rate=0.3, duration_s=5).num_requests == 1
-    assert offsets(Stage(rate=0.1, duration_s=5), "poisson", Random(0)) == []
+    assert LoadStage(rate=0.3, duration_s=5).num_requests == 1
+    assert offsets(LoadStage(rate=0.1, duration_s=5), "poisson", Random(0)) == []

@@ -10,7 +10,7 @@ Spacing = Literal["poisson", "constant", "recorded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class LoadStage:
     """A time at one rate."""
 
     rate: float
@@ -26,16 +26,16 @@ class Stage:
         return int(self.rate * self.duration_s)
 
 
-def offsets(stage: Stage, spacing: Spacing, rng: Random, recorded: Sequence[float] = ()) -> list[float]:
+def offsets(stage: LoadStage, spacing: Spacing, rng: Random, recorded: Sequence[float] = ()) -> list[float]:
     """Seconds from the stage's start to each of its requests, in order; the last comes at the stage's end.
 
     ``poisson``: exponential gaps, scaled so that they fill the stage, which is what
     inference-perf 0.6.0 calls a constant rate. ``constant``: equal gaps. ``recorded``:
     those of a trace, again and again, scaled in the same way.
 
-    >>> offsets(Stage(rate=2, duration_s=2), "constant", Random(0))
+    >>> offsets(LoadStage(rate=2, duration_s=2), "constant", Random(0))
     [0.5, 1.0, 1.5, 2.0]
-    >>> offsets(Stage(rate=2, duration_s=2), "recorded", Random(0), [0, 1, 3])
+    >>> offsets(LoadStage(rate=2, duration_s=2), "recorded", Random(0), [0, 1, 3])
     [0.0, 0.5, 2.0, 2.0]
     """
     gaps = list(islice(_gaps(spacing, rng, recorded), stage.num_requests))
