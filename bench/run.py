@@ -2,7 +2,7 @@
 
     python bench/run.py [NAME ...]
 
-Results go to ``bench/results/NAME.json``; about five minutes for all of them. Ends with
+Results go to ``bench/results/NAME.json``; about ten minutes for all of them. Ends with
 1 where one has failed, after the others have run.
 """
 
@@ -91,6 +91,12 @@ def _blocks(result: Result) -> str:
     return f"keys {cost}; matched in {matched} ms at 64 endpoints; {rate:,.0f} events a second"
 
 
+def _article(result: Result) -> str:
+    sets = result["by_seeds"].items()
+    missed = ", ".join(f"{len(each['beyond'])} of {each['num_cells']} of the {name} seeds" for name, each in sets)
+    return f"cells beyond their bounds: {missed}; {result['by_seeds']['fitted']['seconds']} s"
+
+
 def _memory(result: Result) -> str:
     grown, bodies = result["growth_bytes"] / 1e6, result["bodies_bytes"] / 1e6
     return f"{grown:.0f} MB beyond idle at the peak of {result['num_clients']} bodies, {bodies:.0f} MB, sent at once"
@@ -111,6 +117,7 @@ BENCHES = (
     Bench("first_token", _first_token, write_option=()),
     Bench("blocks", _blocks),
     Bench("exact", _exact, needs=MODEL_DIR),
+    Bench("article", _article),
     Bench("memory", _memory),
     Bench("extproc", _extproc),
 )

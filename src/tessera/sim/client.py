@@ -27,7 +27,6 @@ class Sent:
     ended_at: float | None = None
     ending: Ending | None = None
     """Nothing while it is in flight."""
-    num_cached_tokens: int = 0
     endpoint_id: str | None = None
 
     @property
@@ -113,7 +112,6 @@ class Client:
                     completion_tokens=event.num_completion_tokens,
                     cached_tokens=event.num_cached_tokens,
                 )
-                opened.sent.num_cached_tokens = event.num_cached_tokens
                 self._release(opened, Ending.FINISHED, usage)
             case Failed():
                 self._release(opened, Ending.FAILED, None)

@@ -8,7 +8,7 @@ from tessera.core.fleet import Fleet
 from tessera.core.matching.first_token import NUM_SCRAPES, FirstTokenTracker, predicted_first_token_at
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
-from tessera.core.types import Decision, Ending, FirstTokenSource, InferenceRequest, Outcome, Usage
+from tessera.core.types import Decision, Ending, Endpoint, FirstTokenSource, InferenceRequest, Outcome, Usage
 from tessera.sim.servers import Server
 
 
@@ -52,10 +52,10 @@ class Gateway:
         self._look(request.at)
         rng = SeededRng(self._seed, request.request_id)
         decision = self._router.decide(request, self._fleet.view(), request.at, rng)
-        winner = decision.primary_stage.winner if decision.stages else None
-        if decision.rejection is not None or winner is None:
+        if decision.rejection is not None:
             self._router.settle(Outcome(request_id=request.request_id, ending=Ending.REJECTED, finished_at=request.at))
             return None
+        winner = _winner(decision)
         self._decisions[request.request_id] = decision
         self._tracker.sent(
             request.request_id,
@@ -84,8 +84,6 @@ class Gateway:
         """A request is over; the access log tells when its first token came."""
         decision = self._decisions.pop(request_id)
         self._tracker.ended(request_id)
-        winner = decision.primary_stage.winner
-        assert winner is not None, "only a request that went somewhere ends"
         if usage is not None and not self._tells_cached:
             usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
         self._router.settle(
@@ -94,7 +92,7 @@ class Gateway:
                 ending=ending,
                 decision=decision,
                 status=200 if ending is Ending.FINISHED else None,
-                endpoint=winner.id,
+                endpoint=_winner(decision).id,
                 usage=usage,
                 first_token_at=first_token_at,
                 first_token_source=None if first_token_at is None else FirstTokenSource.BODY,
@@ -126,3 +124,9 @@ class Gateway:
     def _release(self, events: Sequence[FirstToken]) -> None:
         for event in events:
             self._router.observe(event)
+
+
+def _winner(decision: Decision) -> Endpoint:
+    winner = decision.primary_stage.winner
+    assert winner is not None, "a decision without rejection has a winner"
+    return winner
