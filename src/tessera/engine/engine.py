@@ -137,18 +137,30 @@ class Engine:
             num_generation_tokens=self._num_generation_tokens + num_decoded,
         )
 
-    def num_generated(self, request_id: str, at: float) -> int:
-        """Output tokens of a request until ``at``, of all choices; 0 where it is unknown or over."""
+    def num_generated(self, request_id: str, at: float) -> list[int]:
+        """Output tokens of each of a request's choices until ``at``.
+
+        Empty where the request is unknown, not yet through the front end, or over.
+        """
         self._run(at)
         ticket = self._tickets.get(request_id)
         if ticket is None:
-            return 0
+            return []
         num_ended = self._num_steps_unaccounted(at)
         decodes = self._scheduler.decodes
-        return sum(
+        return [
             (decodes.num_tokens(each) + num_ended if each.is_decoding else each.num_tokens) - each.num_prompt_tokens
             for each in ticket.sequences
-        )
+        ]
+
+    def step_ends_at(self, at: float) -> float | None:
+        """When the step that runs at ``at`` ends, one that ends at ``at`` being over; nothing where none runs.
+
+        Further tokens come then: whoever streams them looks again.
+        """
+        self._run(at)
+        stretch = self._stretch
+        return None if stretch is None else stretch.end_at(min(stretch.num_ended(at) + 1, stretch.num_steps))
 
     def reset_prefix_cache(self, at: float) -> bool:
         """Forget all KV content; refused, with false, while a sequence runs (``POST /reset_prefix_cache``)."""
@@ -239,6 +251,8 @@ class Engine:
             if sequence in self._scheduler.running:
                 self._scheduler.drop(sequence)
         self._aborted.clear()
+        # Nothing of a request is told behind the step in which it was aborted.
+        self._tell_blocks(at)
         self._start(at)
 
     def _tell_blocks(self, at: float) -> None:

@@ -45,10 +45,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class BlocksStored:
-    """The KV cache holds further blocks of a request, told at the start of the step that computes them.
+    """The KV cache holds further blocks of a request, told at the end of the step that computes them.
 
     The keys are the engine's own names: a key is used for one content only; content
     that was removed and computed again may have another key. Output blocks are told too.
+    Those of an aborted request are told until the end of the step that ran at its abort.
     """
 
     request_id: str
