@@ -14,7 +14,7 @@ import yaml
 from tessera.config.load import load_file
 from tessera.config.shipped import shipped
 from tessera.core.types import Outcome
-from tessera.emulator import Emulator, EmulatorSettings, Fault, ServiceTime
+from tessera.emulator import Emulator, EmulatorSettings, Fault
 from tessera.live.app import LiveRouter, ServeSettings
 
 MODEL = "Qwen/Qwen3-VL-32B-Instruct"
@@ -96,7 +96,7 @@ def write_endpoints(path: Path, ports: list[int]) -> Path:
 
 
 def emulator(speed: float = 10.0, **changes: Any) -> Emulator:
-    return Emulator(EmulatorSettings(model=MODEL, service_time=ServiceTime(speed=speed), **changes))
+    return Emulator(EmulatorSettings(model=MODEL, speed=speed, **changes))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -11,7 +12,8 @@ import pytest
 from openai import AsyncOpenAI
 from PIL import Image
 
-from tessera.emulator import Emulator, EmulatorSettings, ServiceTime
+from tessera.emulator import Emulator, EmulatorSettings
+from tessera.engine.profiles import PROFILES
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -24,14 +26,13 @@ def samples() -> Path:
 
 @pytest.fixture
 def settings() -> EmulatorSettings:
-    """The recorded server's settings, fifty times as fast as the default."""
+    """The recorded server's settings, with an engine fifty times as fast as the default."""
     return EmulatorSettings(
         model="tiny-qwen3-vl",
         max_model_len=8192,
         max_images=8,
-        block_size=32,
-        num_gpu_blocks=300,
-        service_time=ServiceTime(speed=50),
+        profile=replace(PROFILES["h200-tp2-qwen3-vl-32b"], block_size=32, num_blocks=300),
+        speed=50,
     )
 
 

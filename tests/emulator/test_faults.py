@@ -64,7 +64,7 @@ async def test_a_cut_before_the_headers(emulator: Emulator, fresh: aiohttp.Clien
     assert await status_of(fresh) == 200
 
 
-async def test_a_cut_in_the_middle_of_a_stream(emulator: Emulator, fresh: aiohttp.ClientSession) -> None:
+async def test_a_cut_in_the_middle_of_a_stream(emulator: Emulator, fresh: aiohttp.ClientSession, until: Until) -> None:
     await turn(fresh, {"mode": "cut", "after_tokens": 3})
     received = bytearray()
 
@@ -79,14 +79,14 @@ async def test_a_cut_in_the_middle_of_a_stream(emulator: Emulator, fresh: aiohtt
     assert received.count(b'"delta":{"content"') == 3
     [record] = emulator.records
     assert (record.ending, record.status, record.num_output_tokens) == ("cut", 200, 3)
-    assert not emulator.service.running
+    await until(lambda: emulator.facts().num_running == 0)
 
 
-async def test_a_cut_of_a_whole_answer(emulator: Emulator, fresh: aiohttp.ClientSession) -> None:
+async def test_a_cut_of_a_whole_answer(emulator: Emulator, fresh: aiohttp.ClientSession, until: Until) -> None:
     await turn(fresh, {"mode": "cut", "after_tokens": 3})
     with pytest.raises(aiohttp.ServerDisconnectedError):
         await status_of(fresh)
-    assert not emulator.service.running
+    await until(lambda: emulator.facts().num_running == 0)
 
 
 @pytest.mark.parametrize("after_tokens", [0, 4])
@@ -96,7 +96,7 @@ async def test_a_hang_goes_on_when_it_is_lifted(
     await emulator.inject(Fault(mode=FaultMode.HANG, after_tokens=after_tokens))
     asking = asyncio.create_task(status_of(http, stream=True))
     await until(lambda: bool(emulator.records) and emulator.records[0].num_output_tokens >= after_tokens)
-    await until(lambda: not emulator.service.running)
+    await until(lambda: emulator.facts().num_running == 0)
     assert emulator.records[0].num_output_tokens == after_tokens
     assert not asking.done()
     await emulator.inject(NO_FAULT)

@@ -1,21 +1,29 @@
 """Is the metrics page the one that routers expect of vLLM, and do its numbers move?"""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from array import array
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tessera.emulator import EmulatorSettings
 from tessera.emulator.metrics import Metrics
-from tessera.emulator.pictures import ProcessorCache
-from tessera.emulator.service import Service, Work
+from tessera.emulator.prompts import EnginePrompt
+from tessera.emulator.tickets import Work
+from tessera.engine.engine import Engine
+from tessera.engine.events import CacheCounters, EngineFacts
+from tessera.engine.profiles import PROFILES
+from tessera.engine.requests import EngineRequest, TextSegment
 
 RECORDED = Path(__file__).parents[1] / "live" / "data" / "vllm-metrics.txt"
+COUNTERS = (
+    *("prefix_cache_queries", "prefix_cache_hits", "mm_cache_queries", "mm_cache_hits"),
+    *("num_preemptions", "prompt_tokens", "generation_tokens"),
+)
+IDLE = Engine(PROFILES["h200-tp2-qwen3-vl-32b"]).facts(0.0)
 
 
 def families(page: str) -> Iterator[Metric]:
@@ -82,41 +90,67 @@ async def test_the_numbers_move(http: aiohttp.ClientSession) -> None:
     assert after["vllm:num_requests_running"] == after["vllm:num_requests_waiting"] == 0
 
 
-def test_the_page_follows_the_service(settings: EmulatorSettings) -> None:
-    time = replace(settings.service_time, speed=1.0, overhead_s=0.0, prefill_tokens_per_s=1000.0)
-    service, cache = Service(time, settings.num_gpu_blocks, settings.block_size), ProcessorCache()
-    metrics = Metrics(settings, service, cache)
-    for _ in range(3):
-        service.submit(Work(num_prompt_tokens=960, num_embeds=0, num_output_tokens=2), at=0.0)
-    cache.look_up("a")
-    cache.put("a", (1, 1))
-    cache.look_up("a")
-
-    def page() -> dict[str, float]:
-        return values(metrics.page().decode())
-
-    start = page()
-    assert (start["vllm:num_requests_running"], start["vllm:num_requests_waiting"]) == (1, 2)
-    assert start["vllm:kv_cache_usage_perc"] == pytest.approx(30 / 300)
-    assert start["vllm:time_to_first_token_seconds_count"] == 0
-    assert (start["vllm:mm_cache_queries_total"], start["vllm:mm_cache_hits_total"]) == (2, 1)
-    metrics.tokens_came(service.advance(0.95))
-    assert page()["vllm:time_to_first_token_seconds_count"] == 0
-    metrics.tokens_came(service.advance(0.961))
-    later = page()
-    assert later["vllm:time_to_first_token_seconds_count"] == 1
-    assert later["vllm:time_to_first_token_seconds_sum"] == pytest.approx(0.96)
-    assert later["vllm:kv_cache_usage_perc"] == pytest.approx(61 / 300)
-    assert later["vllm:mm_cache_queries_total"] == 2
-    metrics.tokens_came(service.advance(10.0))
-    end = page()
-    assert end["vllm:request_queue_time_seconds_sum"] == pytest.approx(0 + 0.96 + 1.92)
+async def test_hits_of_the_three_caches_are_told(http: aiohttp.ClientSession, picture: Callable[..., str]) -> None:
+    content = [{"type": "image_url", "image_url": {"url": picture(640, 480)}}, {"type": "text", "text": "x" * 400}]
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+    cached = []
+    for _ in range(2):
+        async with http.post("/v1/chat/completions", json=body) as answer:
+            details = (await answer.json())["usage"]["prompt_tokens_details"]
+            cached.append((details["cached_tokens"], details["created_cache_tokens"]))
+    # 3 + 1 + 300 + 1 + 100 + 5 tokens: 12 blocks of 32 are full, and none is left for the second request to fill.
+    assert cached == [(0, 384), (384, 0)]
+    page = values(await read(http))
+    assert {name: page[f"vllm:{name}_total"] for name in COUNTERS} == {
+        "prefix_cache_queries": 820,
+        "prefix_cache_hits": 384,
+        "mm_cache_queries": 2,
+        "mm_cache_hits": 1,
+        "num_preemptions": 0,
+        "prompt_tokens": 820,
+        "generation_tokens": 2,
+    }
 
 
-def test_the_processor_cache_forgets() -> None:
-    cache = ProcessorCache(max_entries=2)
-    for name in ("a", "b"):
-        cache.put(name, (1, 1))
-    cache.look_up("a")
-    cache.put("c", (1, 1))
-    assert [cache.look_up(name) is not None for name in "abc"] == [True, False, True]
+def test_the_page_is_the_state_of_the_engine(settings: EmulatorSettings) -> None:
+    metrics = Metrics(settings)
+    facts = EngineFacts(
+        num_waiting=1,
+        num_running=2,
+        kv_usage_fraction=0.25,
+        num_blocks=300,
+        block_size=32,
+        num_first_tokens=3,
+        prefix_cache=CacheCounters(4, 5),
+        processor_cache=CacheCounters(6, 7),
+        encoder_cache=CacheCounters(8, 9),
+        num_preemptions=10,
+        num_prompt_tokens=11,
+        num_generation_tokens=12,
+    )
+    page = values(metrics.page(facts).decode())
+    assert [page[f"vllm:{name}"] for name in ("num_requests_waiting", "num_requests_running")] == [1, 2]
+    assert page["vllm:kv_cache_usage_perc"] == 0.25
+    assert [page[f"vllm:{name}_total"] for name in COUNTERS] == [4, 5, 6, 7, 10, 11, 12]
+
+
+def test_times_of_tokens(settings: EmulatorSettings) -> None:
+    metrics = Metrics(settings)
+    request = EngineRequest("r", (TextSegment(1, 1),), num_output_tokens=5, num_choices=2)
+    work = Work(request, EnginePrompt(token_ids=array("q", [1])), "length")
+    work.arrived_at = 10.0
+    for choice, num_new, at in ((0, 1, 10.5), (1, 2, 10.75), (0, 4, 12.5)):
+        metrics.tokens_came(work, choice, num_new, at)
+        work.num_produced[choice] += num_new
+        work.last_token_at[choice] = at
+    metrics.work_aborted(work)
+    page = metrics.page(IDLE)
+    found = values(page.decode())
+    ttft, gap, e2e = (
+        f"vllm:{name}_seconds" for name in ("time_to_first_token", "inter_token_latency", "e2e_request_latency")
+    )
+    assert (found[f"{ttft}_count"], found[f"{ttft}_sum"]) == (2, 0.5 + 0.75)
+    assert (found[f"{gap}_count"], found[f"{gap}_sum"]) == (1 + 4, 0 + 2.0)
+    assert (found[f"{e2e}_count"], found[f"{e2e}_sum"]) == (1, 2.5)
+    assert b'finished_reason="length",model_name="tiny-qwen3-vl"} 1.0' in page
+    assert b'finished_reason="abort",model_name="tiny-qwen3-vl"} 1.0' in page

@@ -61,7 +61,7 @@ async def test_a_recorded_refusal(
         assert await answer.json() == recorded["body"]
     [record] = emulator.records
     assert (record.status, record.ending) == (recorded["status"], "refused")
-    assert not emulator.service.running
+    assert emulator.facts().num_running == 0
 
 
 async def test_routes_methods_and_media_types(http: aiohttp.ClientSession, samples: Path) -> None:
@@ -106,8 +106,7 @@ async def test_a_needle_is_refused_as_the_processor_does(http: aiohttp.ClientSes
 @pytest.mark.parametrize("prompt", [[], "", {}, None, [[]]])
 async def test_a_completion_without_a_prompt(http: aiohttp.ClientSession, prompt: Any) -> None:
     async with http.post("/v1/completions", json={"prompt": prompt, "n": 2}) as answer:
-        assert answer.status in {200, 400}
-        assert (answer.status == 200) == (prompt == "")
+        assert answer.status == 400
 
 
 async def test_strange_but_readable_bodies_are_served(http: aiohttp.ClientSession) -> None:

@@ -1,27 +1,72 @@
 """``tessera emulate``: an OpenAI-compatible server without a GPU that stands in for vLLM."""
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from tessera.cli.options import ModelDirOption, said_plainly
+from tessera.core.errors import ConfigError, Problem
+from tessera.core.matching.block_keys import HashAlgorithm
+from tessera.core.pricing.qwen_vl import Qwen3VL
+from tessera.emulator.served_model import read_prompt_rules
 from tessera.emulator.server import run
-from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.settings import DEFAULT_PROFILE, EmulatorSettings, KVEventSettings
+from tessera.engine.profiles import PROFILES, EngineProfile
 
 
 def emulate(
-    model: Annotated[str, typer.Option(help="The served model's name.")],
+    model: Annotated[
+        str | None, typer.Option(help="The served model's name; else that of the profile's model.", show_default=False)
+    ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 asks the system.", min=0, max=65535)] = 8000,
     bind: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    speed: Annotated[float, typer.Option(help="How many times faster than the modelled server.", min=0.001)] = 1.0,
+    profile: Annotated[
+        str, typer.Option(help=f"Hardware and model: {', '.join(PROFILES)}. The first is fitted, the others derived.")
+    ] = DEFAULT_PROFILE,
+    speed: Annotated[float, typer.Option(help="How many times faster than the profile says.", min=0.001)] = 1.0,
+    model_dir: ModelDirOption = None,
+    kv_events_port: Annotated[
+        int | None,
+        typer.Option(help="Publish KV events there; 0 asks the system.", min=0, max=65535, show_default=False),
+    ] = None,
+    kv_replay_port: Annotated[
+        int, typer.Option(help="Replay KV events there; 0 asks the system.", min=0, max=65535)
+    ] = 0,
+    hash_seed: Annotated[str, typer.Option(help="The PYTHONHASHSEED that block hashes begin with.")] = "",
+    hash_algorithm: Annotated[
+        HashAlgorithm, typer.Option("--prefix-caching-hash-algo", help="How blocks are hashed.")
+    ] = HashAlgorithm.SHA256,
 ) -> None:
-    """Serve an emulated vLLM: chat and completions, usage, metrics, errors as vLLM's, and service times of a model.
+    """Serve an emulated vLLM: its API, metrics, KV events and errors, with a model of its engine behind them.
 
-    Pictures cost what they cost on Qwen3-VL; a big one delays those behind it. Prints one JSON line when ready.
+    Requests wait, share the batch and find caches as the model of the engine says: KV blocks,
+    encoder embeddings, processed pictures. With --model-dir, prompts have the served model's own
+    token ids, so that KV events name blocks as vLLM names them; else 4 bytes of text are a token and
+    pictures cost what they cost on Qwen3-VL. Prints one JSON line with its ports when ready.
 
-        tessera emulate --model Qwen/Qwen3-VL-32B-Instruct --port 8000
+        tessera emulate --profile h200-tp2-qwen3-vl-32b --speed 10 --port 8000
     """
-    settings = EmulatorSettings(model=model, host=bind, port=port)
-    settings = replace(settings, service_time=replace(settings.service_time, speed=speed))
-    asyncio.run(run(settings, say=typer.echo))
+    with said_plainly():
+        engine = _profile(profile)
+        rules = read_prompt_rules(model_dir) if model_dir else None
+        kv_events = KVEventSettings(
+            port=kv_events_port or 0, replay_port=kv_replay_port, hash_seed=hash_seed, hash_algorithm=hash_algorithm
+        )
+        settings = EmulatorSettings(
+            model=model or engine.model.name,
+            host=bind,
+            port=port,
+            profile=engine,
+            speed=speed,
+            family=rules.family if rules else Qwen3VL(),
+            renderer=rules.renderer if rules else None,
+            kv_events=None if kv_events_port is None else kv_events,
+        )
+        asyncio.run(run(settings, say=typer.echo))
+
+
+def _profile(name: str) -> EngineProfile:
+    if name not in PROFILES:
+        raise ConfigError([Problem("--profile", f"got {name!r}, expected one of {', '.join(PROFILES)}")])
+    return PROFILES[name]

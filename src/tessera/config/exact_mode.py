@@ -1,12 +1,14 @@
 """What makes token ids of prompts, where a plugin compares them with the engine's?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
 from tessera.config.model_folder import read_template, read_templates, read_tokenizer
 from tessera.config.plan import Plan
 from tessera.core.errors import ConfigError, Problem
+from tessera.core.family import Placeholder
+from tessera.core.parts import Modality
 from tessera.core.pricing.token import TokenizerChoice, TokenProducer
 from tessera.core.rendering.chat_template import ChatTemplate
 from tessera.core.rendering.prompt import PromptRenderer
@@ -31,21 +33,34 @@ def renderer_of(
 ) -> PromptRenderer | None:
     """What renders and tokenises prompts; a missing template is a warning, a wrong one a problem at ``path``."""
     try:
-        templates = dict(_templates(choice, folder))
+        renderer = read_renderer(choice, tokenizer, pricer.placeholders, folder)
     except ConfigError as error:
         plan.problems += [Problem(path, each.message) for each in error.problems]
         return None
     except ValueError as error:
         plan.problem(path, str(error))
         return None
-    if not templates:
+    if renderer.template is None and renderer.tool_template is None:
         missing = "no chat template is there: chat completions match approximately; name the model's folder"
         plan.warn(f"{path}.path", missing)
+    return renderer
+
+
+def read_renderer(
+    choice: TokenizerChoice, tokenizer: TextTokenizer, placeholders: Mapping[Modality, Placeholder], folder: Path
+) -> PromptRenderer:
+    """What renders and tokenises prompts, with the chat templates that ``choice`` names relative to ``folder``.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        ValueError: a template is not Jinja.
+    """
+    templates = dict(_templates(choice, folder))
     return PromptRenderer(
         tokenizer=tokenizer,
         template=templates.get("plain"),
         tool_template=templates.get("with_tools"),
-        placeholders=pricer.placeholders,
+        placeholders=placeholders,
         template_kwargs=choice.chat_template_kwargs,
         wraps_parts=_FORMATS[choice.content_format],
     )

@@ -2,7 +2,6 @@
 
 from tessera.emulator.faults import Fault, FaultMode
 from tessera.emulator.server import Emulator, run
-from tessera.emulator.service import ServiceTime
-from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.settings import EmulatorSettings, KVEventSettings
 
-__all__ = ["Emulator", "EmulatorSettings", "Fault", "FaultMode", "ServiceTime", "run"]
+__all__ = ["Emulator", "EmulatorSettings", "Fault", "FaultMode", "KVEventSettings", "run"]

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from tessera.core.rng import SeededRng
-from tessera.emulator.driver import NewToken
 from tessera.emulator.reading import Asked
+from tessera.emulator.tickets import NewToken
 
 FINGERPRINT = "vllm-0.32.0-emulated"
 DONE = b"data: [DONE]\n\n"
@@ -45,6 +45,8 @@ class Answer(ABC):
     """Unix seconds."""
     words: tuple[Words, ...]
     """One text for each choice of each prompt."""
+    block_size: int
+    """Tokens a KV block of the engine holds."""
 
     @property
     def num_tokens(self) -> int:
@@ -66,23 +68,23 @@ class Answer(ABC):
             chunk["system_fingerprint"] = FINGERPRINT
         return _event(chunk)
 
-    def tail(self) -> bytes:
-        """The usage event, if it was asked for, and the end mark."""
+    def tail(self, num_cached_tokens: int) -> bytes:
+        """The usage event, if it was asked for, and the end mark; ``num_cached_tokens`` of all prompts."""
         if not self.asked.include_usage:
             return DONE
         usage = self._counts(self.num_tokens)
-        usage["prompt_tokens_details"] = self._prompt_details()
+        usage["prompt_tokens_details"] = self._prompt_details(num_cached_tokens)
         chunk = {**self._envelope(self.chunk_object), "choices": [], "usage": usage, "system_fingerprint": FINGERPRINT}
         return _event(chunk) + DONE
 
-    def whole(self) -> bytes:
-        """The JSON body of an answer that is not streamed."""
+    def whole(self, num_cached_tokens: int) -> bytes:
+        """The JSON body of an answer that is not streamed; ``num_cached_tokens`` of all prompts."""
         choices = [
             self._whole_choice(index, "".join(words.next() for _ in range(self.asked.num_output_tokens)))
             for index, words in enumerate(self.words)
         ]
         usage: dict[str, Any] = self._counts(self.num_tokens)
-        usage["prompt_tokens_details"] = self._prompt_details()
+        usage["prompt_tokens_details"] = self._prompt_details(num_cached_tokens)
         usage["completion_tokens_details"] = None
         return msgspec.json.encode(
             {
@@ -118,8 +120,9 @@ class Answer(ABC):
         total = num_prompt_tokens + num_output_tokens
         return {"prompt_tokens": num_prompt_tokens, "total_tokens": total, "completion_tokens": num_output_tokens}
 
-    def _prompt_details(self) -> dict[str, Any]:
-        details: dict[str, Any] = {"cached_tokens": 0, "created_cache_tokens": 0}
+    def _prompt_details(self, num_cached_tokens: int) -> dict[str, Any]:
+        num_created = self.asked.num_block_tokens(self.block_size) - num_cached_tokens
+        details: dict[str, Any] = {"cached_tokens": num_cached_tokens, "created_cache_tokens": num_created}
         if num_media_tokens := sum(prompt.num_media_tokens for prompt in self.asked.prompts):
             details["multimodal_tokens"] = {"image": num_media_tokens}
         return details

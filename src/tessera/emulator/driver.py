@@ -1,88 +1,86 @@
-"""Who tells the service the time? A timer on the event loop, set to the next token."""
+"""Who tells the engine the time? A timer on the event loop, set to what happens next."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tessera.emulator.kv_feed import KVFeed
 from tessera.emulator.metrics import Metrics
-from tessera.emulator.service import Service, Work
+from tessera.emulator.tickets import Ticket, Work
+from tessera.engine.engine import Engine
+from tessera.engine.events import BlocksRemoved, BlocksStored, CacheCleared, EngineEvent, EngineFacts, Failed, Finished
 
 GRANULARITY_S = 0.001
 """Tokens that come closer together are sent together; uvloop's timers know no finer step and would spin."""
 
 
-class NewToken(NamedTuple):
-    """One token of one choice."""
-
-    choice: int
-    position: int
-    """In the answer, from 0."""
-    finish_reason: str | None
-    """Why the choice ended, on its last token."""
-
-
-class Ticket:
-    """The works of one HTTP request, and how far their tokens have been taken."""
-
-    def __init__(self, works: Sequence[Work]) -> None:
-        self.works = tuple(works)
-        self.changed = asyncio.Event()
-        self._num_taken = [0] * len(works)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every token of every work has been taken."""
-        return all(taken >= work.num_output_tokens for taken, work in zip(self._num_taken, self.works, strict=True))
-
-    async def next_tokens(self, at_most: int | None = None) -> list[NewToken]:
-        """Wait for tokens that were not taken yet; at least one, in the order of the choices."""
-        while not (tokens := self._take(at_most)):
-            self.changed.clear()
-            await self.changed.wait()
-        return tokens
-
-    def _take(self, at_most: int | None) -> list[NewToken]:
-        tokens: list[NewToken] = []
-        for choice, work in enumerate(self.works):
-            first = self._num_taken[choice]
-            last = work.num_produced
-            if at_most is not None:
-                last = min(last, first + at_most - len(tokens))
-            for position in range(first, last):
-                reason = work.finish_reason if position + 1 == work.num_output_tokens else None
-                tokens.append(NewToken(choice, position, reason))
-            self._num_taken[choice] = max(first, last)
-        return tokens
-
-
 class Driver:
-    """Runs a Service on the event loop's clock and wakes whoever waits for its tokens."""
+    """Runs an engine on the event loop's clock, ``speed`` times as fast, and wakes whoever waits for its tokens.
 
-    def __init__(self, service: Service, metrics: Metrics) -> None:
-        self._service = service
+    An instant of the engine is reckoned from the start, so that no delay of a timer adds to
+    the next. Memory is that of the requests that are open; their number is the server's to limit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        *,
+        speed: float = 1.0,
+        kv_feed: KVFeed | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """The engine's time is 0 now; nobody else drives it, and it tells KV events where there is a feed."""
+        self._engine = engine
         self._metrics = metrics
-        self._loop = asyncio.get_running_loop()
-        self._tickets: dict[Work, Ticket] = {}
+        self._speed = speed
+        self._kv_feed = kv_feed
+        self._loop = loop or asyncio.get_running_loop()
+        self._started_at = self._loop.time()
+        self._at = 0.0
+        """The engine's time."""
+        self._open: dict[str, tuple[Work, Ticket]] = {}
+        """What the engine has, by its request id."""
+        self._leaving: list[tuple[float, str]] = []
+        """Aborted requests of which blocks are told until an instant of the engine."""
         self._timer: asyncio.TimerHandle | None = None
 
     def submit(self, works: Sequence[Work]) -> Ticket:
-        """Queue the works of one HTTP request."""
-        self._tick()
+        """Hand the works of one HTTP request to the engine."""
+        at = self._tick()
         ticket = Ticket(works)
         for work in works:
-            self._tickets[work] = ticket
-            self._service.submit(work, self._loop.time())
-        self._set_timer()
+            request = work.request
+            work.arrived_at = self._loop.time()
+            self._open[request.request_id] = work, ticket
+            if self._kv_feed:
+                self._kv_feed.expect(request, work.prompt)
+            self._engine.submit(request, at)
+        self._set_timer(at)
         return ticket
 
     def abort(self, ticket: Ticket) -> None:
-        """Drop the works that are not finished and count them as aborted."""
-        self._tick()
+        """Drop the works that are not finished and count their choices as aborted."""
+        at = self._tick()
         for work in ticket.works:
-            if self._tickets.pop(work, None) is not None:
-                self._service.abort(work, self._loop.time())
-                self._metrics.work_aborted()
-        self._set_timer()
+            request_id = work.request.request_id
+            if self._open.pop(request_id, None) is None:
+                continue
+            ends_at = self._engine.step_ends_at(at)
+            self._engine.abort(request_id, at)
+            self._leaving.append((at if ends_at is None else ends_at, request_id))
+            self._metrics.work_aborted(work)
+        self._set_timer(at)
+
+    def facts(self) -> EngineFacts:
+        """The engine's state now."""
+        return self._engine.facts(self._tick())
+
+    def reset_prefix_cache(self) -> bool:
+        """Have the engine forget all KV content; false while a sequence runs."""
+        at = self._tick()
+        is_cleared = self._engine.reset_prefix_cache(at)
+        self._set_timer(at)
+        return is_cleared
 
     def close(self) -> None:
         """Stop the timer."""
@@ -90,19 +88,54 @@ class Driver:
             self._timer.cancel()
             self._timer = None
 
-    def _tick(self) -> None:
-        """Bring the service up to now, or as far as one call goes; the timer does the rest."""
-        tokens = self._service.advance(self._loop.time())
-        self._metrics.tokens_came(tokens)
-        for token in tokens:
-            ticket = self._tickets[token.work]
-            ticket.changed.set()
-            if token.is_last:
-                del self._tickets[token.work]
-        self._set_timer()
+    def _tick(self, due_at: float = 0.0) -> float:
+        """Bring the engine up to now and hand out what came; the instant of the engine that is now.
 
-    def _set_timer(self) -> None:
-        next_at = self._service.next_at()
+        ``due_at`` is at least reached: a timer that was set to it may come a trifle early.
+        """
+        now = self._loop.time()
+        at = self._at = max(self._at, due_at, (now - self._started_at) * self._speed)
+        events = self._engine.advance(at)
+        if self._kv_feed:
+            self._kv_feed.tell(
+                [each for each in events if isinstance(each, BlocksStored | BlocksRemoved | CacheCleared)]
+            )
+            for request_id in [request_id for until, request_id in self._leaving if until <= at]:
+                self._kv_feed.forget(request_id)
+        self._leaving = [entry for entry in self._leaving if entry[0] > at]
+        for event in events:
+            self._end(event, now)
+        for request_id, (work, ticket) in self._open.items():
+            self._take(work, ticket, self._engine.num_generated(request_id, at), now)
+        self._set_timer(at)
+        return at
+
+    def _end(self, event: EngineEvent, now: float) -> None:
+        """Close the work that an event ends; others are told of by its tokens."""
+        if not isinstance(event, Finished | Failed):
+            return
+        work, ticket = self._open.pop(event.request_id)
+        if isinstance(event, Finished):
+            work.num_cached_tokens = event.num_cached_tokens
+            self._take(work, ticket, [work.request.num_output_tokens] * work.request.num_choices, now)
+        else:
+            work.failure = event.reason
+            ticket.changed.set()
+        if self._kv_feed:
+            self._kv_feed.forget(event.request_id)
+
+    def _take(self, work: Work, ticket: Ticket, num_generated: Sequence[int], now: float) -> None:
+        for choice, (before, after) in enumerate(zip(work.num_produced, num_generated, strict=False)):
+            if after > before:
+                self._metrics.tokens_came(work, choice, after - before, now)
+                work.num_produced[choice] = after
+                work.last_token_at[choice] = now
+                ticket.changed.set()
+
+    def _set_timer(self, at: float) -> None:
         self.close()
-        if next_at is not None:
-            self._timer = self._loop.call_at(max(next_at, self._loop.time() + GRANULARITY_S), self._tick)
+        due = [each for each in (self._engine.next_at, self._engine.step_ends_at(at)) if each is not None]
+        if due:
+            due_at = min(due)
+            when = self._started_at + due_at / self._speed
+            self._timer = self._loop.call_at(max(when, self._loop.time() + GRANULARITY_S), self._tick, due_at)

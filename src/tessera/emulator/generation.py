@@ -9,13 +9,14 @@ from aiohttp import web
 
 from tessera.emulator import refusals
 from tessera.emulator.answers import Answer, ChatAnswer, CompletionAnswer, Words
-from tessera.emulator.driver import Driver, NewToken, Ticket
+from tessera.emulator.driver import Driver
 from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch
 from tessera.emulator.reading import Asked, Reader
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.request_log import RequestLog, RequestRecord
-from tessera.emulator.service import Work
 from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.tickets import NewToken, Ticket, Work
+from tessera.engine.requests import EngineRequest
 
 CLIENT_WENT_AWAY = 499
 MAX_REQUEST_ID_CHARS = 128
@@ -72,17 +73,17 @@ class Generation:
             raise Refusal("The server was told to be unavailable.", status=503)
         if request.content_type != "application/json":
             raise refusals.wrong_media_type()
-        asked = self._reader.read(body, is_chat=is_chat)
+        asked = self._reader.read(body, is_chat=is_chat, wall_at=time.time())
         record.understood(asked)
         if _num_tokens_before(fault) == 0:
             await self._strike(fault)
             fault = NO_FAULT
         answer = self._new_answer(asked, record, request.headers, is_chat)
-        ticket = self._driver.submit(_works(asked))
+        ticket = self._driver.submit(_works(asked, record.id, answer.block_size))
         try:
             if asked.stream:
-                return await self._stream(request, record, answer, self._tokens(ticket, fault))
-            return await self._whole(record, answer, self._tokens(ticket, fault))
+                return await self._stream(request, record, answer, ticket, fault)
+            return await self._whole(record, answer, ticket, fault)
         finally:
             self._driver.abort(ticket)
 
@@ -95,10 +96,11 @@ class Generation:
             model=self._settings.model,
             created=int(time.time()),
             words=tuple(Words(f"{record.sha256}:{choice}") for choice in range(num_choices)),
+            block_size=self._settings.profile.block_size,
         )
 
     async def _stream(
-        self, request: web.Request, record: RequestRecord, answer: Answer, batches: AsyncIterator[list[NewToken]]
+        self, request: web.Request, record: RequestRecord, answer: Answer, ticket: Ticket, fault: Fault
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then an event for each token as it comes."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
@@ -106,24 +108,24 @@ class Generation:
         record.status = response.status
         num_left = answer.num_tokens
         pending = answer.head()
-        async for tokens in batches:
+        async for tokens in self._tokens(ticket, fault):
             record.sent(len(tokens))
             num_left -= len(tokens)
             events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
             await response.write(pending + b"".join(events))
             pending = b""
-        await response.write(answer.tail())
+        record.num_cached_tokens = ticket.num_cached_tokens
+        await response.write(answer.tail(ticket.num_cached_tokens))
         await response.write_eof()
         record.ended("finished", response.status)
         return response
 
-    async def _whole(
-        self, record: RequestRecord, answer: Answer, batches: AsyncIterator[list[NewToken]]
-    ) -> web.StreamResponse:
+    async def _whole(self, record: RequestRecord, answer: Answer, ticket: Ticket, fault: Fault) -> web.StreamResponse:
         """One JSON body when every choice is complete."""
-        async for tokens in batches:
+        async for tokens in self._tokens(ticket, fault):
             record.sent(len(tokens))
-        response = web.Response(body=answer.whole(), content_type="application/json")
+        record.num_cached_tokens = ticket.num_cached_tokens
+        response = web.Response(body=answer.whole(ticket.num_cached_tokens), content_type="application/json")
         record.ended("finished", response.status)
         return response
 
@@ -150,17 +152,20 @@ class _Cut(Exception):
     """The connection shall end without an end to the answer."""
 
 
-def _works(asked: Asked) -> list[Work]:
-    """One work for each choice of each prompt; the pictures of a prompt are encoded once."""
+def _works(asked: Asked, record_id: int, block_size: int) -> list[Work]:
+    """One work for each prompt."""
     return [
         Work(
-            num_prompt_tokens=prompt.num_tokens,
-            num_embeds=prompt.num_embeds if choice == 0 else 0,
-            num_output_tokens=asked.num_output_tokens,
-            finish_reason=asked.finish_reason,
+            EngineRequest(
+                request_id=f"{record_id}.{index}",
+                segments=prompt.segments(block_size),
+                num_output_tokens=asked.num_output_tokens,
+                num_choices=asked.num_choices,
+            ),
+            prompt,
+            asked.finish_reason,
         )
-        for prompt in asked.prompts
-        for choice in range(asked.num_choices)
+        for index, prompt in enumerate(asked.prompts)
     ]
 
 

@@ -1,13 +1,15 @@
 """What does the emulated server's metrics page say? vLLM 0.32's names, labels and buckets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from tessera.emulator.pictures import ProcessorCache
-from tessera.emulator.service import Service, Token
 from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.tickets import Work
+from tessera.engine.events import EngineFacts
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -27,31 +29,33 @@ LATENCY_BUCKETS = (
 FINISHED_REASONS = ("stop", "length", "abort", "error", "repetition")
 LABELS = ("model_name", "engine")
 
+_GAUGES: dict[str, tuple[str, Callable[[EngineFacts], float]]] = {
+    "num_requests_running": ("Requests in the batch.", lambda facts: facts.num_running),
+    "num_requests_waiting": ("Requests that wait for it.", lambda facts: facts.num_waiting),
+    "kv_cache_usage_perc": ("Share of KV blocks in use, 1 is all of them.", lambda facts: facts.kv_usage_fraction),
+}
+_COUNTERS: dict[str, tuple[str, Callable[[EngineFacts], float]]] = {
+    "prefix_cache_queries": ("Tokens looked up in the prefix cache.", lambda facts: facts.prefix_cache.num_queried),
+    "prefix_cache_hits": ("Tokens found in the prefix cache.", lambda facts: facts.prefix_cache.num_hit),
+    "mm_cache_queries": ("Items looked up in the processor cache.", lambda facts: facts.processor_cache.num_queried),
+    "mm_cache_hits": ("Items found in the processor cache.", lambda facts: facts.processor_cache.num_hit),
+    "num_preemptions": ("Preemptions.", lambda facts: facts.num_preemptions),
+    "prompt_tokens": ("Prompt tokens of prompts that are computed.", lambda facts: facts.num_prompt_tokens),
+    "generation_tokens": ("Answer tokens.", lambda facts: facts.num_generation_tokens),
+}
+
 
 class Metrics:
-    """The page of one server; its numbers move as tokens come and requests end."""
+    """The page of one server: the engine's state as it says it, and times as they went by on the wall clock."""
 
-    def __init__(self, settings: EmulatorSettings, service: Service, cache: ProcessorCache) -> None:
+    def __init__(self, settings: EmulatorSettings) -> None:
         self._registry = CollectorRegistry()
         self._values = (settings.model, "0")
-        self._service = service
-        self._cache = cache
-        self._num_queries_told = 0
-        self._num_hits_told = 0
-        self._running = self._gauge("num_requests_running", "Requests that the accelerator works on.")
-        self._waiting = self._gauge("num_requests_waiting", "Requests that wait for it.")
-        self._kv_usage = self._gauge("kv_cache_usage_perc", "Share of KV blocks in use, 1 is all of them.")
-        self._prefix_queries = self._counter("prefix_cache_queries", "Prompt tokens that a prefix cache could hold.")
-        self._counter("prefix_cache_hits", "Prompt tokens found in the prefix cache; this engine has none.")
-        self._mm_queries = self._counter("mm_cache_queries", "Media items looked up in the processor cache.")
-        self._mm_hits = self._counter("mm_cache_hits", "Media items found in the processor cache.")
-        self._counter("num_preemptions", "Preemptions; this engine never preempts.")
-        self._prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of prompts that are computed.")
-        self._generation_tokens = self._counter("generation_tokens", "Answer tokens.")
+        self._state = _State(self._values)
+        self._registry.register(self._state)
         self._ttft = self._histogram("time_to_first_token_seconds", "From arrival to the first token.", TTFT_BUCKETS)
         self._gap = self._histogram("inter_token_latency_seconds", "From one token to the next.", GAP_BUCKETS)
         self._e2e = self._histogram("e2e_request_latency_seconds", "From arrival to the last token.", LATENCY_BUCKETS)
-        self._queue = self._histogram("request_queue_time_seconds", "From arrival to the start.", LATENCY_BUCKETS)
         ended = Counter(
             "vllm:request_success",
             "Requests by how they ended.",
@@ -66,47 +70,26 @@ class Metrics:
         name = "process_start_time_seconds"
         Gauge(name, "Unix time at which the server started.", registry=self._registry).set(wall_at)
 
-    def tokens_came(self, tokens: Sequence[Token]) -> None:
-        """Count tokens, and the works that ended with them."""
-        self._generation_tokens.inc(len(tokens))
-        for token in tokens:
-            if token.position == 0:
-                self._first_token_came(token)
-            else:
-                self._gap.observe(token.gap_s)
-            if token.is_last:
-                self._work_finished(token)
+    def tokens_came(self, work: Work, choice: int, num_new: int, at: float) -> None:
+        """Count new tokens of a choice at ``at``, and the choice itself where they are its last."""
+        num_gaps, gap_s = num_new, (at - work.last_token_at[choice]) / num_new
+        if work.num_produced[choice] == 0:
+            self._ttft.observe(at - work.arrived_at)
+            num_gaps, gap_s = num_new - 1, 0.0
+        for _ in range(num_gaps):
+            self._gap.observe(gap_s)
+        if work.num_produced[choice] + num_new == work.request.num_output_tokens:
+            self._ended[work.finish_reason].inc()
+            self._e2e.observe(at - work.arrived_at)
 
-    def work_aborted(self) -> None:
-        """Count a work whose client went away."""
-        self._ended["abort"].inc()
+    def work_aborted(self, work: Work) -> None:
+        """Count the choices whose answer nobody waits for any more."""
+        self._ended["abort"].inc(sum(produced < work.request.num_output_tokens for produced in work.num_produced))
 
-    def page(self) -> bytes:
-        """The page as it is now."""
-        self._running.set(len(self._service.running))
-        self._waiting.set(len(self._service.waiting))
-        self._kv_usage.set(self._service.kv_usage_fraction)
-        self._mm_queries.inc(self._cache.num_queries - self._num_queries_told)
-        self._mm_hits.inc(self._cache.num_hits - self._num_hits_told)
-        self._num_queries_told, self._num_hits_told = self._cache.num_queries, self._cache.num_hits
+    def page(self, facts: EngineFacts) -> bytes:
+        """The page of an engine in this state."""
+        self._state.facts = facts
         return generate_latest(self._registry)
-
-    def _first_token_came(self, token: Token) -> None:
-        work = token.work
-        self._ttft.observe(token.gap_s)
-        self._queue.observe(work.started_at - work.arrived_at)
-        self._prompt_tokens.inc(work.num_prompt_tokens)
-        self._prefix_queries.inc(work.num_prompt_tokens)
-
-    def _work_finished(self, token: Token) -> None:
-        self._ended[token.work.finish_reason].inc()
-        self._e2e.observe(token.at - token.work.arrived_at)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"vllm:{name}", text, LABELS, registry=self._registry).labels(*self._values)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(f"vllm:{name}", text, LABELS, registry=self._registry).labels(*self._values)
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
         made = Histogram(f"vllm:{name}", text, LABELS, registry=self._registry, buckets=buckets)
@@ -114,11 +97,34 @@ class Metrics:
 
     def _cache_config(self, settings: EmulatorSettings) -> None:
         labels = {
-            "block_size": str(settings.block_size),
-            "num_gpu_blocks": str(settings.num_gpu_blocks),
+            "block_size": str(settings.profile.block_size),
+            "num_gpu_blocks": str(settings.profile.num_blocks),
             "kv_cache_size_tokens": str(settings.num_cache_tokens),
-            "enable_prefix_caching": "False",
+            "enable_prefix_caching": "True",
             "engine": "0",
         }
+        if settings.kv_events:
+            labels["prefix_caching_hash_algo"] = settings.kv_events.hash_algorithm
         info = Gauge("vllm:cache_config_info", "The KV cache's settings.", tuple(labels), registry=self._registry)
         info.labels(**labels).set(1)
+
+
+class _State(Collector):
+    """The families that are the engine's state and nothing else."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        self.facts: EngineFacts | None = None
+        self._values = values
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each gauge and counter; none before the state was told."""
+        if self.facts is None:
+            return
+        for name, (text, read) in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=LABELS)
+            gauge.add_metric(self._values, read(self.facts))
+            yield gauge
+        for name, (text, read) in _COUNTERS.items():
+            counter = CounterMetricFamily(f"vllm:{name}", text, labels=LABELS)
+            counter.add_metric(self._values, read(self.facts))
+            yield counter

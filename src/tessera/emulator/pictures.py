@@ -8,6 +8,7 @@ import pybase64
 
 from tessera.core.draft import DraftMedia
 from tessera.core.family import Refused
+from tessera.core.media.identity import Naming
 from tessera.core.media.probe import probe
 from tessera.core.media.size import Reason
 from tessera.core.media.window import is_data_uri
@@ -30,20 +31,20 @@ class PromptItem:
 
 
 @dataclass(slots=True)
-class ProcessorCache:
-    """Sizes of pictures seen before, by identifier: vLLM's processor cache without the pixels; 8,192 entries."""
+class SeenPictures:
+    """Sizes of pictures that came with their content, by identifier; 8,192 entries.
+
+    A request that only names a picture is served while its size is known, also where the
+    engine's processor cache has let it go: it is processed anew then.
+    """
 
     max_entries: int = 8192
-    num_queries: int = 0
-    num_hits: int = 0
     _sizes: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
 
-    def look_up(self, identifier: str) -> tuple[int, int] | None:
-        """Width and height of a picture seen before; counts as a query."""
-        self.num_queries += 1
+    def size_of(self, identifier: str) -> tuple[int, int] | None:
+        """Width and height of a picture seen before."""
         size = self._sizes.get(identifier)
         if size is not None:
-            self.num_hits += 1
             self._sizes.move_to_end(identifier)
         return size
 
@@ -60,16 +61,16 @@ class Pictures:
     """Looks at the media of prompts for one served model."""
 
     settings: EmulatorSettings
-    cache: ProcessorCache
+    seen: SeenPictures
 
-    def items(self, media: Sequence[DraftMedia]) -> tuple[PromptItem, ...]:
+    def items(self, media: Sequence[DraftMedia], naming: Naming) -> tuple[PromptItem, ...]:
         """One item for each part of a prompt, same order.
 
         Raises:
             Refusal: vLLM would refuse one of them, or their number.
         """
         self._check_number(media)
-        return tuple(self._item(part, index, len(media)) for index, part in enumerate(media))
+        return tuple(self._item(part, naming, index, len(media)) for index, part in enumerate(media))
 
     def _check_number(self, media: Sequence[DraftMedia]) -> None:
         limits = {Modality.IMAGE: self.settings.max_images, Modality.VIDEO: 0, Modality.AUDIO: 0}
@@ -77,11 +78,14 @@ class Pictures:
             if sum(part.modality is modality for part in media) > at_most:
                 raise refusals.too_many(modality.value, at_most)
 
-    def _item(self, part: DraftMedia, index: int, num_images: int) -> PromptItem:
-        identifier, (width, height) = self._size(part, index)
+    def _item(self, part: DraftMedia, naming: Naming, index: int, num_images: int) -> PromptItem:
+        identifier, (width, height) = self._size(part, naming, index)
         count = self.settings.family.image(width, height, num_images=num_images)
         if isinstance(count, Refused):
             raise Refusal(f"Failed to apply the model's processor: {count.reason}")
+        limit = self.settings.profile.encoder_cache_embeds
+        if count.num_embeds > limit:
+            raise refusals.too_large_item(part.modality.value, index, count.num_embeds, limit)
         return PromptItem(
             identifier=identifier,
             width=width,
@@ -91,11 +95,11 @@ class Pictures:
             num_wrapper_tokens=count.num_wrapper_tokens,
         )
 
-    def _size(self, part: DraftMedia, index: int) -> tuple[str, tuple[int, int]]:
+    def _size(self, part: DraftMedia, naming: Naming, index: int) -> tuple[str, tuple[int, int]]:
         """The picture's identifier, width and height: from its bytes, or from memory where only a uuid came."""
-        item = probe(part)
-        seen = self.cache.look_up(item.identifier)
+        item = probe(part, naming=naming)
         if part.url is None:
+            seen = self.seen.size_of(item.identifier)
             if part.uuid is None or seen is None:
                 raise Refusal(f"Cache miss for {part.modality.value} at index {index} but data is not provided.")
             return item.identifier, seen
@@ -108,7 +112,7 @@ class Pictures:
             raise Refusal(f"Failed to load image: {'image file is truncated' if is_known else unknown}")
         else:
             size = (item.width, item.height)
-        self.cache.put(item.identifier, size)
+        self.seen.put(item.identifier, size)
         return item.identifier, size
 
 

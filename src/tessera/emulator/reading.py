@@ -1,14 +1,9 @@
-"""What does a body ask of the engine, or why would vLLM refuse it?
-
-Text counts a quarter of its UTF-8 bytes, rounded up in each stretch between two
-pictures. A chat adds Qwen's template: 5 tokens a message (``<|im_start|>``, the
-role, a newline; ``<|im_end|>``, a newline) and 3 for ``<|im_start|>assistant`` and
-its newline; a picture adds its own tokens and 2 markers.
-"""
+"""What does a body ask of the engine, or why would vLLM refuse it?"""
 
 import json
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -16,18 +11,26 @@ import msgspec
 from tessera.core.dialects.chat import ChatDialect
 from tessera.core.dialects.completions import CompletionsDialect
 from tessera.core.dialects.json_body import read_json
-from tessera.core.draft import DraftMedia, DraftPart, DraftText, DraftTokens
+from tessera.core.draft import Draft, DraftMedia, DraftPart, DraftTokens
 from tessera.core.errors import RequestError
+from tessera.core.media.identity import Naming
+from tessera.core.parts import MediaItem, Modality
 from tessera.core.plugin import Dialect
-from tessera.core.types import ModelProfile
+from tessera.core.reading import naming_of
+from tessera.core.rendering.prompt import MAX_TOKEN_ID, PromptTokens
+from tessera.core.rendering.unrendered import Reason, Unrendered
+from tessera.core.types import Basis, ModelProfile, PricedItem
 from tessera.emulator import refusals
-from tessera.emulator.pictures import Pictures, ProcessorCache, PromptItem
+from tessera.emulator.pictures import Pictures, PromptItem, SeenPictures
+from tessera.emulator.prompts import (
+    NUM_ANSWER_HEAD_TOKENS,
+    NUM_MESSAGE_TOKENS,
+    EnginePrompt,
+    num_text_tokens,
+    stand_ins,
+)
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.settings import EmulatorSettings
-
-BYTES_PER_TOKEN = 4
-NUM_MESSAGE_TOKENS = 5
-NUM_ANSWER_HEAD_TOKENS = 3
 
 MAX_CHOICES = 128
 """``n`` of one request."""
@@ -36,31 +39,10 @@ MAX_ENGINE_REQUESTS = 1024
 DEFAULT_COMPLETION_TOKENS = 16
 """``max_tokens`` of a text completion that does not say. Source: OpenAI's API reference."""
 
+MAX_STAND_INS_PER_TOKEN = 16
+"""Text of more than so many 4 bytes for each token of the model's context is refused before it is tokenised."""
+
 PROFILE = ModelProfile()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePrompt:
-    """A prompt as the engine sees it."""
-
-    num_text_tokens: int
-    """The template's tokens included."""
-    items: tuple[PromptItem, ...] = ()
-
-    @property
-    def num_tokens(self) -> int:
-        """Text, pictures and their markers."""
-        return self.num_text_tokens + sum(item.num_tokens + item.num_wrapper_tokens for item in self.items)
-
-    @property
-    def num_media_tokens(self) -> int:
-        """Tokens of the pictures alone."""
-        return sum(item.num_tokens for item in self.items)
-
-    @property
-    def num_embeds(self) -> int:
-        """Encoder rows, a repeated picture once."""
-        return sum({item.identifier: item.num_embeds for item in self.items}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +65,10 @@ class Asked:
         """Over all prompts."""
         return sum(prompt.num_tokens for prompt in self.prompts)
 
+    def num_block_tokens(self, block_size: int) -> int:
+        """Tokens in full KV blocks of the prompts."""
+        return sum(prompt.num_tokens // block_size * block_size for prompt in self.prompts)
+
 
 class Options(msgspec.Struct):
     """The fields that the dialects leave to the engine, and the presence of those they read."""
@@ -99,15 +85,25 @@ class Options(msgspec.Struct):
     top_p: Any = None
 
 
+class NoMemo:
+    """Remembers no text's tokens."""
+
+    def get(self, digest: bytes) -> Sequence[int] | None:
+        """Nothing."""
+
+    def put(self, digest: bytes, token_ids: Sequence[int]) -> None:
+        """Let it go."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads bodies for one served model."""
 
     settings: EmulatorSettings
-    cache: ProcessorCache = field(default_factory=ProcessorCache)
+    seen: SeenPictures = field(default_factory=SeenPictures)
 
-    def read(self, body: bytes, *, is_chat: bool) -> Asked:
-        """What the body asks.
+    def read(self, body: bytes, *, is_chat: bool, wall_at: float) -> Asked:
+        """What the body asks; ``wall_at``, Unix seconds, is for chat templates that write the date.
 
         Raises:
             Refusal: vLLM would refuse it.
@@ -119,8 +115,9 @@ class Reader:
             raise refusals.invalid_field(needed, "missing", "Field required", _fields(body))
         dialect: Dialect = ChatDialect() if is_chat else CompletionsDialect()
         draft = dialect.parse(body, PROFILE)
-        num_template_tokens = _num_template_tokens(options.messages) if is_chat else 0
-        prompts = tuple(self._prompt(parts, num_template_tokens) for parts in draft.prompts)
+        naming = naming_of(draft, ModelProfile(engine_model=self.settings.engine_model))
+        num_messages = _num_messages(options.messages) if is_chat else 0
+        prompts = tuple(self._prompt(draft, parts, naming, num_messages, wall_at) for parts in draft.prompts)
         if not prompts:
             raise Refusal("The prompt is empty; send a string or token ids.")
         num_choices = options.n or 1
@@ -165,17 +162,58 @@ class Reader:
         if options.model and options.model != self.settings.model:
             raise refusals.unknown_model(options.model, self.settings.model)
 
-    def _prompt(self, parts: Sequence[DraftPart], num_template_tokens: int) -> EnginePrompt:
-        num_text_tokens = num_template_tokens + _num_text_tokens(parts)
+    def _prompt(
+        self, draft: Draft, parts: Sequence[DraftPart], naming: Naming, num_messages: int, wall_at: float
+    ) -> EnginePrompt:
         limit = self.settings.max_model_len
-        if num_text_tokens > limit:
+        given = [token_id for part in parts if isinstance(part, DraftTokens) for token_id in part.token_ids]
+        if given and not 0 <= min(given) <= max(given) <= MAX_TOKEN_ID:
+            raise refusals.unknown_token(min(given) if min(given) < 0 else max(given))
+        num_text = num_text_tokens(parts) + _num_template_tokens(num_messages)
+        if num_text > limit * (MAX_STAND_INS_PER_TOKEN if self.settings.renderer else 1):
             raise refusals.too_long_text(limit)
-        media = [part for part in parts if isinstance(part, DraftMedia)]
-        items = Pictures(self.settings, self.cache).items(media)
-        prompt = EnginePrompt(num_text_tokens=num_text_tokens, items=items)
+        items = Pictures(self.settings, self.seen).items([p for p in parts if isinstance(p, DraftMedia)], naming)
+        tokens = self._rendered(replace(draft, prompts=[list(parts)]), items, wall_at)
+        if tokens.reason is None:
+            ids, offsets = array("q", tokens.token_ids), tuple(span.offset for span in tokens.spans)
+            items = tuple(items[span.index] for span in tokens.spans)
+        elif num_text > limit:
+            raise refusals.too_long_text(limit)
+        else:
+            ids, offsets = stand_ins(parts, items, num_messages)
+        if not ids:
+            raise Refusal("The decoder prompt cannot be empty")
+        prompt = EnginePrompt(
+            token_ids=ids, items=items, offsets=offsets, cache_salt=draft.cache_salt, stand_in=tokens.reason
+        )
+        if prompt.num_tokens - prompt.num_media_tokens > limit:
+            raise refusals.too_long_text(limit)
         if prompt.num_tokens > limit:
             raise refusals.too_long_prompt(prompt.num_tokens, limit)
         return prompt
+
+    def _rendered(self, draft: Draft, items: Sequence[PromptItem], wall_at: float) -> PromptTokens:
+        """The model's own token ids, or why there are none. The engine's own names and sizes are certain."""
+        if self.settings.renderer is None:
+            return PromptTokens(reason=Reason.NO_RENDERER)
+        priced = [
+            PricedItem(
+                index=index,
+                item=MediaItem(
+                    modality=Modality.IMAGE, format=None, identifier=each.identifier, is_identity_exact=True
+                ),
+                num_tokens=each.num_tokens,
+                num_embeds=each.num_embeds,
+                num_wrapper_tokens=each.num_wrapper_tokens,
+                rule_basis=Basis.EXACT,
+                size_basis=Basis.EXACT,
+            )
+            for index, each in enumerate(items)
+        ]
+        try:
+            return self.settings.renderer.tokens(draft, priced, NoMemo(), wall_at)
+        except Unrendered as unrendered:
+            return PromptTokens(reason=unrendered.reason)
 
     def _output(self, options: Options, is_chat: bool, num_prompt_tokens: int) -> tuple[int, str]:
         """Answer tokens and why the answer will end there."""
@@ -213,27 +251,17 @@ def _check_type(options: Options, name: str, kind: type | tuple[type, ...], word
         raise refusals.invalid_field(name, word, why if isinstance(value, str) else problem, value)
 
 
-def _num_template_tokens(messages: msgspec.Raw) -> int:
+def _num_messages(messages: msgspec.Raw) -> int:
     try:
         listed = msgspec.json.decode(messages, type=list[msgspec.Raw])
     except msgspec.ValidationError:
         raise refusals.invalid_field("messages", "list_type", "Input should be a valid list", {}) from None
     except msgspec.DecodeError:
         listed = json.loads(bytes(messages))
-    num_messages = len(listed)
-    if num_messages == 0:
+    if not listed:
         raise Refusal("Cannot apply chat template to an empty conversation. Provide at least one message.")
-    return num_messages * NUM_MESSAGE_TOKENS + NUM_ANSWER_HEAD_TOKENS
+    return len(listed)
 
 
-def _num_text_tokens(parts: Sequence[DraftPart]) -> int:
-    total = stretch = 0
-    for part in parts:
-        if isinstance(part, DraftText):
-            stretch += len(part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass"))
-        elif isinstance(part, DraftTokens):
-            total += len(part.token_ids)
-        else:
-            total += -(-stretch // BYTES_PER_TOKEN)
-            stretch = 0
-    return total + -(-stretch // BYTES_PER_TOKEN)
+def _num_template_tokens(num_messages: int) -> int:
+    return num_messages * NUM_MESSAGE_TOKENS + NUM_ANSWER_HEAD_TOKENS if num_messages else 0

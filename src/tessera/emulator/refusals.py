@@ -66,6 +66,19 @@ def too_many(modality: str, at_most: int) -> Refusal:
     return Refusal(message, param=modality)
 
 
+def too_large_item(modality: str, index: int, num_embeds: int, at_most: int) -> Refusal:
+    """An item that the encoder cache could not hold."""
+    message = (
+        f"The {modality} at index {index} has {num_embeds} embeddings, which exceeds the encoder cache size {at_most}."
+    )
+    return Refusal(message, param=modality)
+
+
+def unknown_token(token_id: int) -> Refusal:
+    """A token id that no model has."""
+    return Refusal(f"Token id {token_id} is out of vocabulary")
+
+
 def too_long_text(max_model_len: int) -> Refusal:
     """Text that alone is longer than the model's context; vLLM stops counting one token behind it."""
     least = max_model_len + 1

@@ -32,6 +32,10 @@ class RequestRecord:
     body_bytes: int = 0
     items: tuple[PromptItem, ...] = ()
     num_prompt_tokens: int = 0
+    stand_in: str | None = None
+    """Why token ids of a prompt are not the model's, where they are not."""
+    num_cached_tokens: int | None = None
+    """Prompt tokens that the KV cache held; nothing before the answer is complete."""
     num_output_tokens: int = 0
     """Tokens that were sent, over all choices."""
     first_token: float | None = None
@@ -52,6 +56,7 @@ class RequestRecord:
         """Note what the engine makes of it."""
         self.items = tuple(item for prompt in asked.prompts for item in prompt.items)
         self.num_prompt_tokens = asked.num_prompt_tokens
+        self.stand_in = next((prompt.stand_in for prompt in asked.prompts if prompt.stand_in), None)
 
     def sent(self, num_tokens: int) -> None:
         """Note tokens that leave."""

@@ -14,12 +14,14 @@ from aiohttp import web
 from tessera.emulator.driver import Driver
 from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch, read_fault
 from tessera.emulator.generation import Generation
+from tessera.emulator.kv_feed import KVFeed
 from tessera.emulator.metrics import CONTENT_TYPE, Metrics
 from tessera.emulator.reading import Reader
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.request_log import RequestLog, RequestRecord
-from tessera.emulator.service import Service
 from tessera.emulator.settings import EmulatorSettings
+from tessera.engine.engine import Engine
+from tessera.engine.events import EngineFacts
 
 VERSION = "0.32.0"
 """The vLLM whose answers are emulated."""
@@ -37,19 +39,18 @@ class Emulator:
     """One emulated server in this process.
 
     ``async with Emulator(settings) as emulator`` starts it and stops it; ``emulator.url``
-    is where it listens. Tests may read ``log``, ``service`` and ``metrics`` directly
-    and turn faults on with :meth:`inject`, which works while the port refuses.
+    is where it listens. Tests may read ``log`` and :meth:`facts` directly and turn faults on
+    with :meth:`inject`, which works while the port refuses.
     """
 
     def __init__(self, settings: EmulatorSettings) -> None:
         self.settings = settings
         self.log = RequestLog()
-        self.service = Service(settings.service_time, settings.num_gpu_blocks, settings.block_size)
-        self._reader = Reader(settings)
-        self.metrics = Metrics(settings, self.service, self._reader.cache)
+        self.metrics = Metrics(settings)
         self.faults = FaultSwitch()
         self._socket: socket.socket | None = None
         self._driver: Driver | None = None
+        self._kv_feed: KVFeed | None = None
         self._runner: web.AppRunner | None = None
         self._site: web.SockSite | None = None
         self._lifting: asyncio.Task[None] | None = None
@@ -68,6 +69,12 @@ class Emulator:
         return f"http://{self.settings.host}:{self.port}"
 
     @property
+    def ports(self) -> dict[str, int]:
+        """``http``, and ``kv_events`` and ``kv_replay`` where KV events are published."""
+        feed = self._kv_feed
+        return {"http": self.port} | ({"kv_events": feed.port, "kv_replay": feed.replay_port} if feed else {})
+
+    @property
     def records(self) -> list[RequestRecord]:
         """The generation requests that came, oldest first."""
         return list(self.log.records)
@@ -75,9 +82,14 @@ class Emulator:
     async def start(self) -> int:
         """Listen; returns the port."""
         self._socket = _bind(self.settings.host, self.settings.port)
-        self._driver = Driver(self.service, self.metrics)
+        settings = self.settings
+        if settings.kv_events:
+            topic = f"kv@{settings.host}:{self.port}@{settings.model}"
+            self._kv_feed = KVFeed(settings, settings.kv_events, topic=topic)
+        engine = Engine(settings.profile, tells_kv_events=settings.kv_events is not None)
+        self._driver = Driver(engine, self.metrics, speed=settings.speed, kv_feed=self._kv_feed)
         self.metrics.process_started(time.time())
-        generation = Generation(self.settings, self._reader, self._driver, self.faults, self.log)
+        generation = Generation(settings, Reader(settings), self._driver, self.faults, self.log)
         self._runner = web.AppRunner(
             self._application(generation),
             access_log=None,
@@ -98,15 +110,26 @@ class Emulator:
             await self._runner.cleanup()
         if self._driver:
             self._driver.close()
+        if self._kv_feed:
+            await self._kv_feed.close()
         if self._socket:
             self._socket.close()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def facts(self) -> EngineFacts:
+        """The engine's state now."""
+        assert self._driver is not None, "the emulator is not started"
+        return self._driver.facts()
 
     async def inject(self, fault: Fault) -> None:
         """Turn a fault on in place of the one before; ``NO_FAULT`` mends everything."""
@@ -158,6 +181,7 @@ class Emulator:
                 web.get("/health", self._health),
                 web.get("/version", self._version),
                 web.get("/metrics", self._metrics_page),
+                web.post("/reset_prefix_cache", self._reset_prefix_cache),
                 web.get("/emulator/requests", self._requests),
                 web.delete("/emulator/requests", self._forget_requests),
                 web.get("/emulator/faults", self._show_fault),
@@ -186,7 +210,7 @@ class Emulator:
             "object": "model",
             "created": now,
             "owned_by": "vllm",
-            "root": settings.root or settings.model,
+            "root": settings.engine_model,
             "parent": None,
             "max_model_len": settings.max_model_len,
             "permission": [permission],
@@ -200,7 +224,11 @@ class Emulator:
         return web.json_response({"version": VERSION})
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self.metrics.page(self.facts()), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
+        assert self._driver is not None
+        return web.json_response({"success": self._driver.reset_prefix_cache()})
 
     async def _requests(self, _: web.Request) -> web.Response:
         return web.json_response(self.log.as_json())
@@ -264,11 +292,11 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def run(settings: EmulatorSettings, *, say: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``say`` gets one JSON line, ``{"ready": true, "ports": {"http": PORT}}``."""
+    """Serve until SIGTERM or SIGINT; ``say`` gets one JSON line, ``{"ready": true, "ports": {"http": PORT, ...}}``."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with Emulator(settings) as emulator:
-        say(json.dumps({"ready": True, "ports": {"http": emulator.port}}))
+        say(json.dumps({"ready": True, "ports": emulator.ports}))
         await stopping.wait()

@@ -2,20 +2,36 @@
 
 import math
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.family import Family
+from tessera.core.matching.block_keys import HashAlgorithm
 from tessera.core.pricing.qwen_vl import Qwen3VL
-from tessera.emulator.service import ServiceTime
+from tessera.core.rendering.prompt import PromptRenderer
+from tessera.engine.profiles import PROFILES, EngineProfile
 
 SLOWEST = 1e-6
-"""Of a rate or a factor that divides a time."""
+"""The least speed."""
+DEFAULT_PROFILE = "h200-tp2-qwen3-vl-32b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVEventSettings:
+    """How the server tells what its KV cache holds: vLLM's ``--kv-events-config`` and what its hashes depend on."""
+
+    port: int = 0
+    """Of the publisher; 0 lets the system choose."""
+    replay_port: int = 0
+    """Of the replay; 0 lets the system choose."""
+    hash_seed: str = ""
+    """The PYTHONHASHSEED it was started with; empty: none."""
+    hash_algorithm: HashAlgorithm = HashAlgorithm.SHA256
+    """vLLM's ``--prefix-caching-hash-algo``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatorSettings:
-    """One emulated server: an address, a model, a size, a speed."""
+    """One emulated server: an address, a model, an engine, a speed."""
 
     model: str
     """The served model's name, as requests say it."""
@@ -23,51 +39,54 @@ class EmulatorSettings:
     port: int = 0
     """0 lets the system choose; :attr:`Emulator.port` tells what it chose."""
     root: str | None = None
-    """The engine's ``--model`` string in ``/v1/models``; the served name where nothing else is said."""
+    """The engine's ``--model`` string in ``/v1/models``, which goes into the names of pictures; the served name
+    where nothing else is said."""
+    profile: EngineProfile = PROFILES[DEFAULT_PROFILE]
+    """The engine: hardware, model, caches, limits and the time that work takes."""
+    speed: float = 1.0
+    """How many times faster than the profile says."""
     family: Family = field(default_factory=Qwen3VL)
     """How pictures become tokens."""
-    max_model_len: int = 262_144
-    """Prompt and answer tokens of one sequence. Source: Qwen3-VL's config.json, max_position_embeddings."""
-    block_size: int = 16
-    """Tokens a KV block holds. Source: vLLM 0.32's default."""
-    num_gpu_blocks: int = 45_625
-    """KV blocks: 730,000 tokens, what two H200 hold beside Qwen3-VL-32B (fit to llm-d's published benchmark)."""
+    renderer: PromptRenderer | None = None
+    """The way from a request to the model's own token ids; nothing: ids that stand for 4 bytes each."""
+    max_model_len: int = 0
+    """Prompt and answer tokens of one sequence; 0: what the model takes, or the KV cache where that is less."""
     max_images: int = 999
     """Images of one prompt. Source: vLLM 0.32's default of ``--limit-mm-per-prompt``."""
     num_answer_tokens: int = 128
     """Tokens of an answer to a request that sets no limit; one that sets ``max_tokens`` gets exactly so many."""
     linked_image_size: tuple[int, int] = (1280, 720)
     """Width and height of every picture that is only a link: the emulator fetches nothing."""
-    service_time: ServiceTime = field(default_factory=ServiceTime)
-    """How long the work takes."""
+    kv_events: KVEventSettings | None = None
+    """Nothing: KV events are not published."""
 
     def __post_init__(self) -> None:
         """Refuse what no server could be; raises ConfigError with every problem."""
-        at_least = {
-            "port": 0,
-            "max_model_len": 1,
-            "block_size": 1,
-            "num_gpu_blocks": 1,
-            "max_images": 0,
-            "num_answer_tokens": 1,
-            "service_time.overhead_s": 0.0,
-            "service_time.encode_s_per_embed": 0.0,
-            "service_time.decode_step_s": 0.0,
-            "service_time.decode_step_s_per_running": 0.0,
-            "service_time.max_running": 1,
-            "service_time.prefill_tokens_per_s": SLOWEST,
-            "service_time.speed": SLOWEST,
+        longest = min(self.profile.model.max_model_len, self.num_cache_tokens)
+        if self.max_model_len == 0:
+            object.__setattr__(self, "max_model_len", longest)
+        ranges: dict[str, tuple[float, float]] = {
+            "port": (0, 65_535),
+            "speed": (SLOWEST, math.inf),
+            "max_model_len": (1, longest),
+            "max_images": (0, math.inf),
+            "num_answer_tokens": (1, math.inf),
         }
-        found = {path: attrgetter(path)(self) for path in at_least}
+        found = {name: getattr(self, name) for name in ranges}
         problems = [
-            Problem(path, f"is {value}, expected at least {at_least[path]}")
-            for path, value in found.items()
-            if not at_least[path] <= value < math.inf
+            Problem(name, f"is {value}, expected a number in {ranges[name][0]:g}..{ranges[name][1]:g}")
+            for name, value in found.items()
+            if not ranges[name][0] <= value <= ranges[name][1] or value == math.inf
         ]
         if problems:
             raise ConfigError(problems)
 
     @property
+    def engine_model(self) -> str:
+        """The engine's ``--model`` string."""
+        return self.root or self.model
+
+    @property
     def num_cache_tokens(self) -> int:
         """Tokens that the KV cache holds."""
-        return self.num_gpu_blocks * self.block_size
+        return self.profile.num_blocks * self.profile.block_size
