@@ -14,7 +14,7 @@ import yaml
 from tessera.config.load import load_file
 from tessera.config.shipped import shipped
 from tessera.core.types import Outcome
-from tessera.emulator import Emulator, EmulatorSettings, Fault
+from tessera.emulator import Emulator, EmulatorSettings, Fault, FaultMode
 from tessera.live.app import LiveRouter, ServeSettings
 
 MODEL = "Qwen/Qwen3-VL-32B-Instruct"
@@ -61,8 +61,13 @@ class World:
         self.thread.run(self.emulators[index].inject(fault))
 
     def mend(self) -> None:
+        refused = any(each.faults.current.mode is FaultMode.REFUSE for each in self.emulators)
         for emulator in self.emulators:
             self.thread.run(emulator.inject(Fault()))
+        if refused:
+            # An endpoint whose load is not known again yet is chosen last.
+            service, mended_at = self.router.service, self.router.service.clock()
+            wait_for(lambda: all((each.load.at or 0) > mended_at for each in service.fleet.view().endpoints))
 
     def outcome_of(self, client_id: str, timeout_s: float = 5.0) -> Outcome:
         """The outcome of a request, waited for."""

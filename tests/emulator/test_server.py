@@ -19,6 +19,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.chat import ChatCompletionMessageParam
 
 from tessera.emulator import Emulator, EmulatorSettings
+from tessera.engine.events import EngineFacts
 
 Picture = Callable[..., str]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -175,6 +176,45 @@ async def test_models_health_and_version(
         assert (answer.status, await answer.read()) == (200, b"")
     async with http.get("/version") as answer:
         assert await answer.json() == json.loads((samples / "version.json").read_text())
+
+
+async def test_caches_are_reset(
+    emulator: Emulator, client: AsyncOpenAI, http: aiohttp.ClientSession, picture: Picture
+) -> None:
+    """Each reset makes the engine do again what that cache saved it, and nothing else."""
+    # 9 blocks of 32 end within the picture: its embeddings are needed for the rest.
+    for route, saved in ((None, (0, 0, 0)), (None, (288, 1, 1)), ("mm", (288, 0, 1)), ("prefix", (0, 1, 1))):
+        if route:
+            async with http.post(f"/reset_{route}_cache") as answer:
+                assert answer.status == 200
+        before = emulator.facts()
+        await client.chat.completions.create(model=MODEL, messages=ask(picture(640, 480)), max_tokens=1)
+        assert num_hits(before, emulator.facts()) == saved
+    for route in ("prefix", "encoder"):
+        async with http.post(f"/reset_{route}_cache") as answer:
+            assert answer.status == 200
+    before = emulator.facts()
+    await client.chat.completions.create(model=MODEL, messages=ask(picture(640, 480)), max_tokens=1)
+    assert num_hits(before, emulator.facts()) == (0, 1, 0)
+
+
+def num_hits(before: EngineFacts, after: EngineFacts) -> tuple[int, int, int]:
+    """Of the prefix, processor and encoder cache, between two states."""
+    names = ("prefix_cache", "processor_cache", "encoder_cache")
+    prefix, processor, encoder = (getattr(after, name).num_hit - getattr(before, name).num_hit for name in names)
+    return prefix, processor, encoder
+
+
+async def test_a_picture_is_not_recalled_from_a_cache_that_was_reset(
+    client: AsyncOpenAI, http: aiohttp.ClientSession, picture: Picture
+) -> None:
+    part: Any = {"type": "image_url", "image_url": {"url": picture(64, 64)}, "uuid": "mine"}
+    await client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": [part]}], max_tokens=1)
+    async with http.post("/reset_mm_cache") as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
+    part["image_url"] = None
+    with pytest.raises(BadRequestError, match="Cache miss for image"):
+        await client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": [part]}], max_tokens=1)
 
 
 async def test_the_headers_of_a_stream_come_before_its_first_token(settings: EmulatorSettings, until: Until) -> None:

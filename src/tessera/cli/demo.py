@@ -73,6 +73,7 @@ async def _demo(fleet: DemoFleet, traffic: "Sequence[DemoRequest]", *, svg: Path
             passes = []
             served: list[list[dict[str, int]]] = []
             for name, port in (("round robin", "baseline"), ("Tessera", "envoy")):
+                await _empty_caches(session, fleet)
                 before = await _served(session, fleet)
                 passes.append(await _run_pass(session, fleet, name, fleet.ports[port], traffic))
                 after = await _served(session, fleet)
@@ -140,6 +141,14 @@ async def _served(session: aiohttp.ClientSession, fleet: DemoFleet) -> list[dict
     """What each server's metrics page says of it."""
     pages = await asyncio.gather(*(_page(session, port) for port in fleet.server_ports))
     return [{key: _sum(page, series) for key, series in _SERIES.items()} for page in pages]
+
+
+async def _empty_caches(session: aiohttp.ClientSession, fleet: DemoFleet) -> None:
+    """Let no pass find what another left."""
+    for port in fleet.server_ports:
+        for cache in ("prefix", "encoder", "mm"):
+            async with session.post(f"http://127.0.0.1:{port}/reset_{cache}_cache") as answer:
+                answer.raise_for_status()
 
 
 async def _page(session: aiohttp.ClientSession, port: int) -> str:

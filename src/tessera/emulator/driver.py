@@ -82,6 +82,14 @@ class Driver:
         self._set_timer(at)
         return is_cleared
 
+    def reset_encoder_cache(self) -> None:
+        """Have the engine forget the embeddings that no sequence needs."""
+        self._engine.reset_encoder_cache(self._tick())
+
+    def reset_processor_cache(self) -> None:
+        """Have the engine forget all processed items."""
+        self._engine.reset_processor_cache(self._tick())
+
     def close(self) -> None:
         """Stop the timer."""
         if self._timer:

@@ -48,6 +48,10 @@ class SeenPictures:
             self._sizes.move_to_end(identifier)
         return size
 
+    def clear(self) -> None:
+        """Forget all pictures."""
+        self._sizes.clear()
+
     def put(self, identifier: str, size: tuple[int, int]) -> None:
         """Remember a picture, forget the one unused for longest."""
         self._sizes[identifier] = size

@@ -47,6 +47,7 @@ class Emulator:
         self.settings = settings
         self.log = RequestLog()
         self.metrics = Metrics(settings)
+        self._reader = Reader(settings)
         self.faults = FaultSwitch()
         self._socket: socket.socket | None = None
         self._driver: Driver | None = None
@@ -89,7 +90,7 @@ class Emulator:
         engine = Engine(settings.profile, tells_kv_events=settings.kv_events is not None)
         self._driver = Driver(engine, self.metrics, speed=settings.speed, kv_feed=self._kv_feed)
         self.metrics.process_started(time.time())
-        generation = Generation(settings, Reader(settings), self._driver, self.faults, self.log)
+        generation = Generation(settings, self._reader, self._driver, self.faults, self.log)
         self._runner = web.AppRunner(
             self._application(generation),
             access_log=None,
@@ -128,8 +129,12 @@ class Emulator:
 
     def facts(self) -> EngineFacts:
         """The engine's state now."""
+        return self._running.facts()
+
+    @property
+    def _running(self) -> Driver:
         assert self._driver is not None, "the emulator is not started"
-        return self._driver.facts()
+        return self._driver
 
     async def inject(self, fault: Fault) -> None:
         """Turn a fault on in place of the one before; ``NO_FAULT`` mends everything."""
@@ -182,6 +187,8 @@ class Emulator:
                 web.get("/version", self._version),
                 web.get("/metrics", self._metrics_page),
                 web.post("/reset_prefix_cache", self._reset_prefix_cache),
+                web.post("/reset_encoder_cache", self._reset_encoder_cache),
+                web.post("/reset_mm_cache", self._reset_mm_cache),
                 web.get("/emulator/requests", self._requests),
                 web.delete("/emulator/requests", self._forget_requests),
                 web.get("/emulator/faults", self._show_fault),
@@ -227,8 +234,16 @@ class Emulator:
         return web.Response(body=self.metrics.page(self.facts()), headers={"Content-Type": CONTENT_TYPE})
 
     async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
-        assert self._driver is not None
-        return web.json_response({"success": self._driver.reset_prefix_cache()})
+        return web.json_response({"success": self._running.reset_prefix_cache()})
+
+    async def _reset_encoder_cache(self, _: web.Request) -> web.Response:
+        self._running.reset_encoder_cache()
+        return web.Response()
+
+    async def _reset_mm_cache(self, _: web.Request) -> web.Response:
+        self._running.reset_processor_cache()
+        self._reader.seen.clear()
+        return web.Response()
 
     async def _requests(self, _: web.Request) -> web.Response:
         return web.json_response(self.log.as_json())

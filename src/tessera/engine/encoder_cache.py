@@ -62,9 +62,7 @@ class EncoderCache:
         """Store an item that is not there and fits, kept for ``holder``; evict what must go for it."""
         self._num_queried += 1
         while num_embeds > self.max_embeds - self.num_embeds:
-            evicted, _ = self._unneeded.popitem(last=False)
-            del self._holders[evicted]
-            self.num_embeds -= self._size_of.pop(evicted)
+            self._evict()
         self._size_of[identifier] = num_embeds
         self._holders[identifier] = {holder}
         self.num_embeds += num_embeds
@@ -78,6 +76,16 @@ class EncoderCache:
             if not holders:
                 self._unneeded[identifier] = None
                 self.num_held -= self._size_of[identifier]
+
+    def clear(self) -> None:
+        """Evict what nobody needs."""
+        while self._unneeded:
+            self._evict()
+
+    def _evict(self) -> None:
+        evicted, _ = self._unneeded.popitem(last=False)
+        del self._holders[evicted]
+        self.num_embeds -= self._size_of.pop(evicted)
 
     @property
     def counters(self) -> CacheCounters:

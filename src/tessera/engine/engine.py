@@ -170,6 +170,16 @@ class Engine:
             self._told.append(CacheCleared(at))
         return is_cleared
 
+    def reset_encoder_cache(self, at: float) -> None:
+        """Forget the embeddings that no sequence needs (``POST /reset_encoder_cache``)."""
+        self._run(at)
+        self._scheduler.encoder.clear()
+
+    def reset_processor_cache(self, at: float) -> None:
+        """Forget all processed items (``POST /reset_mm_cache``)."""
+        self._run(at)
+        self._front_end.cache.clear()
+
     def _run(self, at: float) -> None:
         while True:
             job_at, step_at = self._front_end.next_at, self._step_at

@@ -35,6 +35,11 @@ class ProcessorCache:
                 self.num_bytes -= self._size_of.popitem(last=False)[1]
         return False
 
+    def clear(self) -> None:
+        """Forget all items."""
+        self._size_of.clear()
+        self.num_bytes = 0
+
     @property
     def counters(self) -> CacheCounters:
         """In items."""
