@@ -8,7 +8,7 @@ from tessera.config.load import load_data
 from tessera.core.errors import ConfigError
 from tessera.core.parts import Modality
 
-from ..models import TEMPLATE, write_model
+from ..models import MARKERS, TEMPLATE, write_model
 
 PRECISE = "precise-prefix-cache-producer"
 
@@ -105,14 +105,112 @@ class TestTemplates:
         self.tokenizer_config(folder, named[:1])
         assert self.texts(loaded) == ["plain", "plain"]
 
+    def test_files_by_name(self, loaded, folder):
+        """The engine's processor cannot use several, its tokenizer can."""
+        (folder / "chat_templates").mkdir()
+        (folder / "chat_templates" / "tool_use.jinja").write_text("tools")
+        (folder / "chat_template.jinja").write_text("shared")
+        self.tokenizer_config(folder, "own")
+        assert self.texts(loaded) == [None, "tools"]
+        (folder / "preprocessor_config.json").unlink()
+        assert self.texts(loaded) == ["shared", "tools"]
+        (folder / "chat_template.json").write_text(json.dumps({"chat_template": "legacy"}))
+        (folder / "preprocessor_config.json").write_text("{}")
+        assert self.texts(loaded) == ["legacy", "tools"]
+        (folder / "chat_template.jinja").unlink()
+        assert self.texts(loaded) == ["legacy", "tools"]
+        (folder / "chat_template.json").unlink()
+        (folder / "chat_templates" / "tool_use.jinja").rename(folder / "chat_templates" / "default.jinja")
+        assert self.texts(loaded) == ["tools", "tools"]
+
+    def test_names_of_special_tokens(self, loaded, folder):
+        (folder / "chat_template.jinja").write_text("{{ eos_token }}|{{ image_token }}|{{ sound }}|{{ bos_token }}")
+        said = {"image_token": "<i>", "add_bos_token": True, "extra_special_tokens": {"sound": {"content": "<s>"}}}
+        self.tokenizer_config(folder, None, **said)
+        assert self.texts(loaded) == ["<|im_end|>|<i>|<s>|"] * 2
+        (folder / "special_tokens_map.json").write_text(
+            json.dumps({"eos_token": "</s>", "bos_token": {"content": "<b>"}})
+        )
+        assert self.texts(loaded) == ["</s>|<i>|<s>|<b>"] * 2
+        self.tokenizer_config(folder, None, added_tokens_decoder={}, tokenizer_class="PreTrainedTokenizerFast")
+        assert self.texts(loaded) == ["<|im_end|>|<i>|<s>|"] * 2
+
+    def test_a_name_of_which_nothing_is_said(self, loaded, folder):
+        (folder / "chat_template.jinja").write_text("{{ bos_token }}{{ eos_token }}{{ sep_token }}{{ cls_token }}")
+        (told,) = [
+            each for each in loaded(chatTemplateKwargs={"cls_token": "c"}).warnings if "asks for" in each.message
+        ]
+        assert told.path.endswith("tokenizer.path")
+        assert "asks for sep_token, of which" in told.message
+
     def test_none(self, loaded, folder):
         (folder / "chat_template.jinja").unlink()
         assert self.texts(loaded) == [None, None]
 
     @staticmethod
-    def tokenizer_config(folder, chat_template):
+    def tokenizer_config(folder, chat_template, **fields):
         path = folder / "tokenizer_config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": chat_template}))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": chat_template} | fields))
+
+
+class TestWhatTheEngineDoesOtherwise:
+    """Then there are no token ids, and a warning says why."""
+
+    @pytest.fixture
+    def why(self, loaded):
+        def told():
+            config = loaded()
+            assert (config.router.renderer is None, config.profile.renders_prompts) == (True, False)
+            (warning,) = [each for each in config.warnings if each.path.endswith("tokenizer.path")]
+            return warning.message
+
+        return told
+
+    @pytest.mark.parametrize("name", ["tekken.json", "tokenizer.model.v3"])
+    def test_mistrals_own_tokenizer(self, why, folder, name):
+        (folder / name).write_text("")
+        assert "Mistral's own tokenizer" in why()
+
+    @pytest.mark.parametrize("architecture", ["GptOssForCausalLM", "DeepseekV32ForCausalLM"])
+    def test_prompts_that_code_writes(self, why, folder, architecture):
+        (folder / "config.json").write_text(
+            json.dumps({"architectures": ["Qwen3VLForConditionalGeneration", architecture]})
+        )
+        assert f"writes prompts of {architecture}" in why()
+
+    def test_special_tokens_that_are_text(self, why, folder):
+        (folder / "tokenizer_config.json").write_text('{"split_special_tokens": true}')
+        assert "split_special_tokens" in why()
+
+    @pytest.mark.parametrize(
+        ("change", "other"),
+        [
+            ({"256": {"content": "<|endoftext|>", "lstrip": True, "normalized": False}}, "<|endoftext|>"),
+            ({"300": {"content": "<new>", "normalized": False}}, "<new>"),
+            ({"257": None}, "<|im_start|>"),
+            ({"x": {"content": "<|endoftext|>"}}, "x"),
+        ],
+    )
+    def test_added_tokens_that_are_others(self, why, folder, change, other):
+        self.declare(folder, change, "Qwen2Tokenizer")
+        assert f"on the added token {other!r}" in why()
+
+    @pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", None])
+    def test_a_tokenizer_that_is_its_file_has_tokens_that_are_not_declared(self, loaded, folder, name):
+        self.declare(folder, {"257": None}, name)
+        assert loaded().router.renderer is not None
+
+    def test_the_same_tokens(self, loaded, folder):
+        self.declare(folder, {}, "Qwen2Tokenizer")
+        assert loaded().router.renderer is not None
+
+    @staticmethod
+    def declare(folder, change, tokenizer_class):
+        declared = {str(256 + at): {"content": text, "normalized": False} for at, text in enumerate(MARKERS)} | change
+        config = {"added_tokens_decoder": {key: value for key, value in declared.items() if value}}
+        if tokenizer_class:
+            config["tokenizer_class"] = tokenizer_class
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize(

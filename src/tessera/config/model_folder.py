@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from tessera.core.family import ModelFiles
 
 MAX_JSON_BYTES = 4 << 20
 MAX_TOKENIZER_BYTES = 128 << 20
-_NAMES = {
+NAMES = {
     "config": "config.json",
     "preprocessor": "preprocessor_config.json",
     "processor": "processor_config.json",
@@ -19,6 +18,7 @@ _NAMES = {
     "params": "params.json",
 }
 TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 def read_model_files(folder: Path) -> tuple[ModelFiles, list[str]]:
@@ -28,14 +28,14 @@ def read_model_files(folder: Path) -> tuple[ModelFiles, list[str]]:
         ConfigError: the folder is not there, holds none of the files, or one of them cannot be read.
     """
     if not folder.is_dir():
-        raise ConfigError([Problem("", f"{folder} is no folder; expected one with {', '.join(_NAMES.values())}")])
-    found = {key: _read_json(folder / name) for key, name in _NAMES.items() if (folder / name).is_file()}
+        raise ConfigError([Problem("", f"{folder} is no folder; expected one with {', '.join(NAMES.values())}")])
+    found = {key: _read_json(folder / name) for key, name in NAMES.items() if (folder / name).is_file()}
     if not found:
-        raise ConfigError([Problem("", f"{folder} has none of {', '.join(_NAMES.values())}")])
+        raise ConfigError([Problem("", f"{folder} has none of {', '.join(NAMES.values())}")])
     files = ModelFiles(**found)
     needed = [] if files.params else ["config"]
     needed += [] if files.has_processor else ["preprocessor"]
-    return files, [_NAMES[key] for key in needed if key not in found]
+    return files, [NAMES[key] for key in needed if key not in found]
 
 
 def read_tokenizer(path: Path) -> bytes:
@@ -48,57 +48,11 @@ def read_tokenizer(path: Path) -> bytes:
     return _read(file, MAX_TOKENIZER_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateFiles:
-    """The chat templates of a model folder, and the tokenizer's special tokens."""
-
-    plain: str | None
-    """For conversations without tools: the processor's."""
-    with_tools: str | None
-    """For conversations with tools: the tokenizer's."""
-    special_tokens: Mapping[str, str]
-
-
-def read_templates(folder: Path) -> TemplateFiles:
-    """The chat templates that the engine takes from a model's folder.
-
-    Without tools vLLM asks the processor first, which is ``chat_template`` in
-    processor_config.json, chat_template.json, then chat_template.jinja; then, as with
-    tools, the tokenizer: chat_template.jinja, then ``chat_template`` in
-    tokenizer_config.json, one or several by name.
-    Source: vLLM 0.32, ``renderers/hf.py``; transformers 5.19.
+def read_text(path: Path) -> str:
+    """A text of a model's files, a chat template for example.
 
     Raises:
-        ConfigError: a file cannot be read.
-    """
-    tokenizer = _read_json_if_there(folder / "tokenizer_config.json")
-    shared = folder / "chat_template.jinja"
-    jinja = read_template(shared) if shared.is_file() else None
-    processor = _text(_read_json_if_there(folder / _NAMES["processor"]).get("chat_template"))
-    processor = processor or _text(_read_json_if_there(folder / "chat_template.json").get("chat_template")) or jinja
-    named = tokenizer.get("chat_template")
-    if jinja is not None:
-        named = jinja
-    several = (
-        {each.get("name"): each.get("template") for each in named if isinstance(each, dict)}
-        if isinstance(named, list)
-        else {}
-    )
-    default = _text(named) or _text(several.get("default"))
-    has_processor = any((folder / _NAMES[key]).is_file() for key in ("preprocessor", "processor"))
-    special = {key: _special(tokenizer.get(key)) for key in _SPECIAL_TOKENS}
-    return TemplateFiles(
-        plain=(processor if has_processor else None) or default,
-        with_tools=_text(several.get("tool_use")) or default,
-        special_tokens={key: token for key, token in special.items() if token is not None},
-    )
-
-
-def read_template(path: Path) -> str:
-    """The text of a chat template's file.
-
-    Raises:
-        ConfigError: it cannot be read, or is not UTF-8.
+        ConfigError: it cannot be read, is larger than 4 MiB, or is not UTF-8.
     """
     try:
         return _read(path, MAX_JSON_BYTES).decode()
@@ -106,18 +60,12 @@ def read_template(path: Path) -> str:
         raise ConfigError([Problem("", f"{path} is not UTF-8: {error.reason} at byte {error.start}")]) from None
 
 
-_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+def read_json_if_there(path: Path) -> Mapping[str, Any]:
+    """The object in a file of a model's; an empty one where there is no such file.
 
-
-def _special(token: Any) -> str | None:
-    return _text(token.get("content")) if isinstance(token, dict) else _text(token)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _read_json_if_there(path: Path) -> Mapping[str, Any]:
+    Raises:
+        ConfigError: it cannot be read, is larger than 4 MiB, or holds no JSON object.
+    """
     return _read_json(path) if path.is_file() else {}
 
 

@@ -5,9 +5,9 @@ Immutable and thread-safe. Other threads run while a text is tokenised.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -88,6 +88,23 @@ class TextTokenizer:
         """The id of a token; nothing where the vocabulary has it not."""
         return self._tokenizer.token_to_id(token)
 
+    def other_added_token(self, declared: Mapping[str, Any], *, is_whole: bool) -> str | None:
+        """The first added token that is not as it is declared elsewhere, if there is one.
+
+        Args:
+            declared: the fields of ``AddedToken`` by id, as in tokenizer_config.json.
+            is_whole: whether a token that is not declared is none.
+        """
+        ours = self._tokenizer.get_added_tokens_decoder()
+        for number, fields in declared.items():
+            try:
+                token, known = AddedToken(**fields), ours.pop(int(number), None)
+            except (TypeError, ValueError):
+                return number
+            if known is None or _rules(known) != _rules(token):
+                return token.content
+        return next((token.content for token in ours.values()), None) if is_whole else None
+
     def _is_local(self, added: list[str]) -> bool:
         """Whether texts have the same tokens behind an added token as alone."""
         for sample in _SAMPLES:
@@ -97,6 +114,11 @@ class TextTokenizer:
                 if alone is None or both != [*alone, self._tokenizer.token_to_id(token), *alone]:
                     return False
         return True
+
+
+def _rules(token: AddedToken) -> tuple[object, ...]:
+    """By what an added token is found in a text."""
+    return token.content, token.single_word, token.lstrip, token.rstrip, token.normalized
 
 
 def _is_plain(token: AddedToken) -> bool:

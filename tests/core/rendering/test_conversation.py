@@ -194,6 +194,11 @@ class TestStrings:
     def test_texts_are_lines(self):
         assert self.string(text("a"), "b") == "a\nb"
 
+    def test_an_empty_text_is_no_line(self):
+        assert self.string("", text("a"), text(""), " ", text("")) == "a\n "
+        assert self.string(text("")) == ""
+        assert parts("", text("")) == [text(""), text("")]
+
     def test_placeholders_stand_in_front(self):
         audio = {"type": "audio_url", "audio_url": {"url": "x"}}
         assert self.string(text("a"), IMAGE, audio, IMAGE) == "<I>\n<I>\n<A>\na"

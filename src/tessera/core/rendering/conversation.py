@@ -178,8 +178,8 @@ def _piece(part: Any) -> dict[str, Any] | None:
 
 
 def _string(pieces: Sequence[dict[str, Any]], placeholders: Mapping[Modality, str]) -> str:
-    """The texts, and in front of them the placeholders that the client has not written itself."""
-    text = "\n".join(piece["text"] for piece in pieces if piece["type"] == "text")
+    """The texts that say anything, and in front of them the placeholders that the client has not written itself."""
+    text = "\n".join(piece["text"] for piece in pieces if piece["type"] == "text" and piece["text"])
     media = [Modality(piece["type"]) for piece in pieces if piece["type"] != "text"]
     if any(modality not in placeholders for modality in media):
         raise Unrendered(Reason.ITEM_LAYOUT)
