@@ -11,7 +11,7 @@ from tessera.core.types import ModelProfile
 
 from .conftest import golden, template
 
-RECORDED = golden(Path(__file__).parents[2] / "golden" / "chat-prompts.json")
+RECORDED = golden(Path(__file__).parent / "data" / "chat-prompts.json")
 TEMPLATE = template(RECORDED["chat_template"], **RECORDED["special_tokens"])
 
 
