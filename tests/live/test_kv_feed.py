@@ -119,6 +119,7 @@ async def test_events_reach_the_index_until_their_endpoint_leaves(engines, serve
         ("restarts_total", "exact"): 0,
         ("hash_algorithm", "exact", "sha256"): 1,
         ("unkeyed_blocks_total", "exact"): 0,
+        ("miscounted_prompts_total", "exact"): 0,
         ("index_blocks", "exact"): 22,
         ("index_max_blocks", "exact"): 1 << 23,
         ("index_evicted_blocks_total", "exact"): 0,

@@ -112,6 +112,9 @@ class KVFeed:
         unkeyed = [((producer.name,), float(producer.num_unkeyed)) for producer, _ in self._feeds]
         text = "Stored blocks without a key, by which no prompt can match."
         yield "tessera_kv_unkeyed_blocks_total", text, ("producer",), unkeyed
+        wrong = [((producer.name,), float(producer.num_miscounted)) for producer, _ in self._feeds]
+        text = "Prompts whose tokens by usage are not as many as the token ids that were foreseen."
+        yield "tessera_kv_miscounted_prompts_total", text, ("producer",), wrong
 
     def _indexes(self) -> Iterator[GaugeFamily]:
         indexes = [((producer.name,), producer.index) for producer, _ in self._feeds]

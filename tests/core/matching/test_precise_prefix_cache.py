@@ -358,3 +358,64 @@ def test_what_is_not_there_is_told():
     assert problems == []
     assert [path for path, _ in producer.check()] == ["indexerConfig.kvBlockIndexConfig.redisConfig"]
     assert [path for path, _ in producer.cautions()] == ["kvEventsConfig.zmqEndpoint"]
+
+
+def test_who_has_said_nothing_has_blocks_as_large_as_the_last_engines(build, one):
+    """So that its keys are those that ``prepare`` has made."""
+    hasher, other = BlockHasher(seed="0"), build.endpoint(2)
+    producer = joined(PrecisePrefixCacheProducer(hash_seed="0", speculative_indexing=True), one, other)
+    told(producer, [made(hasher, range(8), one, block_size=4)])
+    request = exact(build, range(9))
+    request = replace(request, block_keys=dict.fromkeys(producer.prepare(request), (7, 8)))
+    assert [size for _, size in request.block_keys] == [4]
+    producer.record(build.decision(request, build.stage([build.candidate(endpoint=other)])))
+    assert [each.num_matched_tokens for each in producer.match(request, [one, other])] == [0, 8]
+
+
+class TestMiscounts:
+    """Token ids that are as many as the engine's tokens may be right; others are wrong."""
+
+    @pytest.fixture
+    def producer(self):
+        producer = PrecisePrefixCacheProducer()
+        producer.name = "mine"
+        return producer
+
+    @staticmethod
+    def settle(build, producer, num_tokens, *, is_exact=True, **fields):
+        fact = PrefixMatch(num_matched_tokens=0, num_total_tokens=9, is_exact=is_exact)
+        row = Candidate(build.endpoint(), {(PrefixMatch, "mine"): fact})
+        outcome = Outcome(
+            **{
+                "request_id": "r1",
+                "ending": Ending.FINISHED,
+                "usage": Usage(prompt_tokens=num_tokens),
+                "finished_at": 1.0,
+            }
+            | {"decision": build.decision(build.priced(model="m"), build.stage([row]))}
+            | fields
+        )
+        return [each.message for each in producer.settle(outcome)]
+
+    def test_one_more_is_told_once_and_counted(self, build, producer):
+        (message,) = self.settle(build, producer, 10)
+        assert message.startswith("model 'm': the engine counted 10 prompt tokens, 9 were foreseen: ")
+        assert self.settle(build, producer, 8) == []
+        assert producer.num_miscounted == 2
+
+    @pytest.mark.parametrize(
+        ("num_tokens", "fields"),
+        [
+            (9, {}),
+            (10, {"is_exact": False}),
+            (10, {"ending": Ending.FAILED}),
+            (10, {"usage": None}),
+            (10, {"decision": None}),
+        ],
+    )
+    def test_what_tells_nothing(self, build, producer, num_tokens, fields):
+        assert self.settle(build, producer, num_tokens, **fields) == []
+        assert producer.num_miscounted == 0
+
+    def test_another_producers_matches_are_not_ours(self, build):
+        assert self.settle(build, PrecisePrefixCacheProducer(), 10) == []

@@ -10,7 +10,7 @@ class TokenProcessorConfig:
     """How token ids become block keys."""
 
     block_size_tokens: Annotated[int, Range(ge=1, le=65_536)] = 16
-    """Tokens of a block until an endpoint's events tell it; each endpoint's own counts from then on."""
+    """Tokens of a block until events tell it; each endpoint's own counts from then on."""
     hash_seed: str = ""
     """The engine's PYTHONHASHSEED, where ``hashSeed`` does not say it."""
     hash_algorithm: Literal["cbor-fnv", "xxh64"] = "cbor-fnv"

@@ -11,7 +11,7 @@ from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, MediaSp
 from tessera.core.matching.engine_keys import LORA_PATH, EngineKeys, KeyMode, adopted, can_verify, candidates
 from tessera.core.matching.kv_parameters import IndexerConfig, KVEventsConfig, TokenProcessorConfig
 from tessera.core.plugin import GoDuration, Producer, plugin
-from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
+from tessera.core.types import Decision, Ending, Endpoint, Finding, Outcome, PricedRequest
 
 MAX_BLOCK_SIZES: Final = 4
 """Block sizes that one request's keys are computed for; endpoints with a further one match nothing."""
@@ -75,6 +75,8 @@ class PrecisePrefixCacheProducer(Producer):
         self._engines: dict[str, _Engines] = {}
         self.num_unkeyed = 0
         """Blocks that engines stored and that got no key, since the start."""
+        self.num_miscounted = 0
+        """Prompts of which engines counted another number of tokens than were foreseen, since the start."""
         self._approximate = ApproxPrefixCacheProducer()
         self._last: tuple[PricedRequest, dict[int, tuple[int, ...]]] | None = None
 
@@ -136,9 +138,9 @@ class PrecisePrefixCacheProducer(Producer):
         self._approximate.observe(event)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
-        """Tell the approximate belief, whose matches stand under our name."""
+        """Tell the approximate belief, whose matches stand under our name; say once where token ids are wrong."""
         self._approximate.name = self.name
-        return self._approximate.settle(outcome)
+        return [*self._approximate.settle(outcome), *self._miscounted(outcome)]
 
     def close(self) -> None:
         """Forget everything."""
@@ -152,6 +154,21 @@ class PrecisePrefixCacheProducer(Producer):
     def hash_algorithm(self) -> HashAlgorithm | None:
         """The algorithm that the engines were found to use; nothing before any was seen."""
         return self._hasher.algorithm if self._is_adopted else None
+
+    def _miscounted(self, outcome: Outcome) -> Iterator[Finding]:
+        """What an operator should read where the engine counted another number of tokens than there are ids."""
+        decision, usage = outcome.decision, outcome.usage
+        if decision is None or usage is None or outcome.ending is not Ending.FINISHED:
+            return
+        facts = (each.fact(PrefixMatch, self.name) for each in decision.primary_stage.candidates)
+        fact = next(facts, None)
+        if fact is None or not fact.is_exact or fact.num_total_tokens == usage.prompt_tokens:
+            return
+        self.num_miscounted += 1
+        if self.num_miscounted == 1:
+            seen = f"the engine counted {usage.prompt_tokens} prompt tokens, {fact.num_total_tokens} were foreseen"
+            why = "what token-producer's tokenizer says is not what it was started with, and exact matches are wrong"
+            yield Finding(message=f"model {decision.request.model!r}: {seen}: {why}")
 
     def _by_block_size(self, endpoints: Sequence[Endpoint]) -> dict[int, list[str]]:
         """Ids of the endpoints by the size of their blocks."""
@@ -173,8 +190,10 @@ class PrecisePrefixCacheProducer(Producer):
         return by_size[block_size]
 
     def _block_size(self, endpoint_id: str) -> int:
+        """An endpoint's own, else that of the engine that was seen last: keys of it are there already."""
         known = self._engines.get(endpoint_id)
-        return (known and known.block_size) or self.token_processor_config.block_size_tokens
+        usual = self._sizes[0] if self._sizes else self.token_processor_config.block_size_tokens
+        return (known and known.block_size) or usual
 
     def _follow(self, event: KVEvent) -> None:
         known = self._engines.get(event.endpoint_id)
