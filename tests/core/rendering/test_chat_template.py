@@ -86,6 +86,23 @@ def test_what_is_no_template_is_refused(source):
         ("{% macro show(c) %}{% for p in c %}{% endfor %}{% endmacro %}{{ show([1]) }}", False),
         ("{% macro show(content) %}{% for p in content %}{% endfor %}{% endmacro %}{{ show([1]) }}", False),
         ("{% for tool in tools %}{% for p in tool.content %}{% endfor %}{% endfor %}", False),
+        (
+            "{% set ns = namespace() %}{% set ns.all = messages[1:] %}"
+            "{% for m in messages %}{% for p in m.content %}{% endfor %}{% endfor %}",
+            False,
+        ),
+        ("{% for a, b in messages %}{% endfor %}{% for p in content %}{% endfor %}", False),
+        ("{% for m in messages %}{% for a, b in m.content %}{% endfor %}{% endfor %}", False),
+        (
+            "{% for m in messages %}{% for p in m.content %}{% endfor %}{% endfor %}"
+            "{% for m in messages %}{% for a, b in m.content %}{% endfor %}{% endfor %}",
+            True,
+        ),
+        (
+            "{% macro show(c) %}{% macro inner(d) %}{% for p in c %}{% endfor %}{% endmacro %}{% endmacro %}"
+            "{% for m in messages %}{{ show(m.content) }}{% endfor %}",
+            True,
+        ),
     ],
 )
 def test_a_template_that_goes_over_contents_takes_lists(source, wraps):

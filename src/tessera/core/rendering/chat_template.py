@@ -67,7 +67,7 @@ class ChatTemplate:
         self._has_content = "content" in source
         self.knows_developer = '"developer"' in source or "'developer'" in source
         """Whether the template speaks of the role; it becomes ``system`` otherwise."""
-        self.wraps_parts = next(_loops_over_content(tree), None) is not None
+        self.wraps_parts = _takes_lists(tree)
         """Whether messages' contents are lists of parts, vLLM's content format ``openai``; else strings."""
 
     def render(
@@ -165,18 +165,33 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
+def _takes_lists(tree: nodes.Template) -> bool:
+    """Whether a loop goes over the parts of a message's content. Where vLLM gives up, contents are strings."""
+    try:
+        return next(_loops_over_content(tree), None) is not None
+    except _GivesUp:
+        return False
+
+
+class _GivesUp(Exception):
+    """Messages or their parts are given to something else than one variable."""
+
+
 def _loops_over_content(tree: nodes.Template) -> Iterator[nodes.For]:
     """Every loop that goes over the parts of a message's content."""
     lists = _aliases(tree, "messages")
     loops = list(tree.find_all(nodes.For))
-    messages = {_target(loop) for loop in loops if _root(loop.iter) in lists} - {""}
+    messages = {_variable(loop.target) for loop in loops if _root(loop.iter) in lists}
     in_macros: dict[int, set[str]] = {}
     for macro in tree.find_all(nodes.Macro):
         fed = _parameters_fed_with_content(tree, macro, messages)
-        in_macros.update({id(loop): fed for loop in macro.find_all(nodes.For)})
+        for loop in macro.find_all(nodes.For):
+            if fed or id(loop) not in in_macros:
+                in_macros[id(loop)] = fed
     for loop in loops:
         names = in_macros.get(id(loop), {"content"})
         if _content_of(loop.iter) in messages or (isinstance(loop.iter, nodes.Name) and loop.iter.name in names):
+            _variable(loop.target)
             yield loop
 
 
@@ -187,9 +202,9 @@ def _aliases(tree: nodes.Template, name: str) -> set[str]:
     while waiting:
         source = waiting.pop()
         for target, root in assigned:
-            if root == source and isinstance(target, nodes.Name) and target.name not in found:
-                found.add(target.name)
-                waiting.append(target.name)
+            if root == source and (alias := _variable(target)) not in found:
+                found.add(alias)
+                waiting.append(alias)
     return found
 
 
@@ -233,5 +248,7 @@ def _content_of(node: nodes.Node | None) -> str:
     return owner.name if key == "content" and isinstance(owner, nodes.Name) and owner.ctx == "load" else ""
 
 
-def _target(loop: nodes.For) -> str:
-    return loop.target.name if isinstance(loop.target, nodes.Name) else ""
+def _variable(target: nodes.Node) -> str:
+    if not isinstance(target, nodes.Name):
+        raise _GivesUp
+    return target.name
