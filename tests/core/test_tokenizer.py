@@ -1,16 +1,18 @@
 """Texts are cut only where their tokens do not depend on what stands around them."""
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tessera.core.tokenizer import MAX_COUNTED_CHARS, TextTokenizer
 
 
-def words(*added, pre_tokenizer=None):
+def words(*added, pre_tokenizer=None, post_processor=None):
     """A tokenizer whose tokens are words, with these added tokens."""
     vocab = {word: number for number, word in enumerate(["?", "a", "b", "▁a", "▁b", "c"])}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.Whitespace()
+    if post_processor is not None:
+        tokenizer.post_processor = post_processor
     tokenizer.add_special_tokens([each if isinstance(each, AddedToken) else plain(each) for each in added])
     return TextTokenizer(tokenizer.to_str().encode())
 
@@ -24,6 +26,14 @@ def test_ids_of_a_text():
     assert tokenizer.encode("a b<x>a") == [1, 2, 6, 1]
     assert (tokenizer.count("a b<x>a"), tokenizer.count("")) == (4, 0)
     assert (tokenizer.id_of("<x>"), tokenizer.id_of("<y>")) == (6, None)
+
+
+def test_special_tokens_around_a_prompt():
+    around = processors.TemplateProcessing(single="<x> $A", special_tokens=[("<x>", 6)])
+    adding, plain_one = words("<x>", post_processor=around), words("<x>")
+    assert (adding.adds_special_tokens, plain_one.adds_special_tokens) == (True, False)
+    assert (adding.encode("a"), adding.encode("a", add_special_tokens=True)) == ([1], [6, 1])
+    assert plain_one.encode("a", add_special_tokens=True) == [1]
 
 
 def test_a_text_is_cut_at_added_tokens():

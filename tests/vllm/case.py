@@ -9,6 +9,13 @@ MODEL = "tiny-qwen3-vl"
 """The name under which the engine serves its model."""
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+MESSAGES = "/v1/messages"
+RESPONSES = "/v1/responses"
+_TELLING: dict[str, dict[str, Any]] = {
+    MESSAGES: {"max_tokens": 4},
+    RESPONSES: {"max_output_tokens": 4, "enable_response_messages": True},
+}
+"""What makes answers short, and bring the engine's own token ids where they can, to say where two prompts part."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +31,9 @@ class Case:
 
     @property
     def body(self) -> bytes:
-        """The JSON as it is sent. The answer brings the engine's own token ids, to say where two prompts part."""
-        shared = {"model": MODEL, "max_tokens": 4, "temperature": 0, "return_token_ids": True}
+        """The JSON as it is sent."""
+        telling = _TELLING.get(self.path, {"max_tokens": 4, "return_token_ids": True})
+        shared = {"model": MODEL, "temperature": 0, **telling}
         return json.dumps({**shared, **self.fields}, ensure_ascii=False).encode()
 
 
@@ -50,6 +58,17 @@ def chat(name: str, *messages: dict[str, Any], may_decline: bool = False, **fiel
 
 def completion(name: str, prompt: str | Sequence[Any], *, may_decline: bool = False, **fields: Any) -> Case:
     return Case(name, COMPLETIONS, {"prompt": prompt, **fields}, may_decline)
+
+
+def messages(name: str, *messages: dict[str, Any], may_decline: bool = False, **fields: Any) -> Case:
+    """A request to Anthropic's Messages API."""
+    return Case(name, MESSAGES, {"messages": list(messages), **fields}, may_decline)
+
+
+def responses(name: str, *items: Any, may_decline: bool = False, **fields: Any) -> Case:
+    """A request to OpenAI's Responses API: a string as it is, anything else as a list of items."""
+    given = items[0] if len(items) == 1 and isinstance(items[0], str) else list(items)
+    return Case(name, RESPONSES, {"input": given, **fields}, may_decline)
 
 
 def prose(num_sentences: int, seed: int = 0) -> str:

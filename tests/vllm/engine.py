@@ -38,21 +38,32 @@ class Answer:
 
     @property
     def num_prompt_tokens(self) -> int | None:
-        usage = self.content.get("usage")
-        return usage["prompt_tokens"] if usage else None
+        usage = self._usage
+        if "prompt_tokens" in usage:
+            return int(usage["prompt_tokens"])
+        # Of Anthropic's three counts each leaves out what the others have.
+        counts = (usage.get(name, 0) for name in ("cache_read_input_tokens", "cache_creation_input_tokens"))
+        return usage["input_tokens"] + sum(counts) if usage else None
 
     @property
     def num_cached_tokens(self) -> int | None:
         """Tokens of the prompt that the engine did not have to compute."""
-        details = (self.content.get("usage") or {}).get("prompt_tokens_details")
-        return details["cached_tokens"] if details else None
+        usage = self._usage
+        details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+        return details["cached_tokens"] if details else usage.get("cache_read_input_tokens")
 
     @property
     def token_ids(self) -> list[list[int]]:
-        """The engine's own token ids, of each prompt."""
+        """The engine's own token ids, of each prompt, where the answer has them."""
         if (ids := self.content.get("prompt_token_ids")) is not None:
             return [ids]
+        if (inputs := self.content.get("input_messages")) is not None:
+            return [each["tokens"] for each in inputs]
         return [each["prompt_token_ids"] for each in self.content.get("choices", []) if each.get("prompt_token_ids")]
+
+    @property
+    def _usage(self) -> dict[str, Any]:
+        return self.content.get("usage") or {}
 
 
 @dataclass

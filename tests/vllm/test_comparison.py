@@ -79,3 +79,37 @@ def test_a_row_tells_both_sides() -> None:
         "blocks_found": 1,
         "faults": ["2 full blocks, 2 predicted, 1 of them stored"],
     }
+
+
+ANTHROPIC = {"input_tokens": 6, "cache_read_input_tokens": 32, "cache_creation_input_tokens": 32}
+OPENAI = {"input_tokens": 70, "input_tokens_details": {"cached_tokens": 32}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"usage": ANTHROPIC},
+        {"usage": OPENAI},
+        {"usage": {"prompt_tokens": 70, "prompt_tokens_details": {"cached_tokens": 32}}},
+    ],
+)
+def test_every_api_counts_in_its_own_way(content: dict[str, Any]) -> None:
+    answer = Answer(200, content)
+    assert (answer.num_prompt_tokens, answer.num_cached_tokens) == (70, 32)
+
+
+def test_an_error_counts_nothing() -> None:
+    answer = Answer(400, {"error": "no"})
+    assert (answer.num_prompt_tokens, answer.num_cached_tokens, answer.token_ids) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"prompt_token_ids": [1, 2]},
+        {"input_messages": [{"type": "raw_message_tokens", "message": "Hi", "tokens": [1, 2]}]},
+        {"choices": [{"prompt_token_ids": [1, 2]}, {}]},
+    ],
+)
+def test_ids_are_where_the_api_puts_them(content: dict[str, Any]) -> None:
+    assert Answer(200, content).token_ids == [[1, 2]]

@@ -8,7 +8,7 @@ import pytest
 
 from tessera.core.matching.block_keys import HashAlgorithm
 
-from . import pictured, texts
+from . import messages_api, pictured, responses_api, texts
 from .case import Case
 from .comparison import Comparison
 from .engine import Engine
@@ -16,12 +16,14 @@ from .prediction import Prediction, Predictor
 from .result import keep
 
 pytestmark = pytest.mark.vllm
-MIN_COMPARED = 60
+MIN_COMPARED = 200
 LATE_S = 5.0
 """How long events that are missing are waited for."""
 SENT: tuple[Callable[[], list[Case]], ...] = (
     *(texts.chats, texts.completions),
     *(pictured.formats, pictured.several, pictured.turns, pictured.by_uuid),
+    *(messages_api.conversations, messages_api.thoughts, messages_api.tools, messages_api.pictured),
+    *(responses_api.conversations, responses_api.calls, responses_api.pictured),
 )
 """In this order on one server: some requests find what earlier ones left."""
 

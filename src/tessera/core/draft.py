@@ -4,7 +4,7 @@ A Draft holds strings of the body, so it lives only for ``Router.read`` (and
 ``tokenise``): nothing that is kept refers to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,13 +53,23 @@ class DraftMedia:
 DraftPart = DraftText | DraftTokens | DraftMedia
 
 
+class Undrafted(Exception):
+    """A conversation that cannot be told for certain."""
+
+    def __init__(self, word: str = "message") -> None:
+        """``word`` says why: a word of ``rendering.unrendered.Reason``."""
+        super().__init__(word)
+        self.word = word
+
+
 @dataclass(slots=True, kw_only=True)
 class DraftChat:
-    """What a chat template asks of a chat completion, as it stands in the body."""
+    """What a chat template is asked: a chat completion, or what the engine makes one of."""
 
     messages: list[Any]
-    tools: bytes = b""
-    """The raw JSON; empty for none."""
+    """In a chat completion's shape. Of media parts only the kind counts."""
+    tools: list[Any] | None = None
+    """In a chat completion's shape; nothing where there are none, which templates tell from an empty list."""
     documents: Any = None
     chat_template: Any = None
     """Never rendered."""
@@ -67,6 +77,12 @@ class DraftChat:
     add_generation_prompt: Any = None
     continue_final_message: Any = None
     reasoning_effort: Any = None
+    is_thinking_disabled: bool = False
+    """Whether the engine puts the effort that stands for no thinking in place of ``reasoning_effort``."""
+    merges_systems: bool = False
+    """Whether the engine puts all system text in front, where its templates take it nowhere else."""
+    has_ordered_calls: bool = True
+    """Whether the engine puts the fields of tool calls in an order of its own; else they keep the one they have."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,8 +100,8 @@ class Draft:
     mm_processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
     media_io_kwargs: Mapping[str, Any] = field(default_factory=dict)
     guesses: list[str] = field(default_factory=list)
-    chat: DraftChat | None = None
-    """What the prompt is rendered from, where it is a conversation."""
+    chat: Callable[[], DraftChat] | None = None
+    """Makes what the prompt is rendered from, where it is a conversation; called in exact mode. Raises Undrafted."""
     adds_special_tokens: bool = False
     """Whether the engine puts the tokenizer's special tokens around the prompt's text."""
     unrendered: str | None = "dialect"

@@ -36,6 +36,8 @@ class TextTokenizer:
             raise ValueError(f"no tokenizer.json: {error}") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self.adds_special_tokens = self.encode("a", add_special_tokens=True) != self.encode("a")
+        """Whether it puts special tokens around a prompt, where it may."""
         added = self._tokenizer.get_added_tokens_decoder()
         cut_at = {token.content: token_id for token_id, token in added.items() if not token.normalized}
         can_cut = 0 < len(cut_at) <= MAX_ADDED_TOKENS and all(map(_is_plain, added.values()))

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tessera.core.dialects.chat import ChatDialect
-from tessera.core.draft import DraftMedia, DraftText
+from tessera.core.draft import DraftChat, DraftMedia, DraftText, Undrafted
 from tessera.core.errors import RequestError
 from tessera.core.parts import Modality
 from tessera.core.types import ModelProfile
@@ -310,3 +310,34 @@ def test_arguments_that_could_just_be_read_are_priced_or_refused():
         body = b'{"messages":[{"role":"a","tool_calls":[{"function":{"arguments":' + arguments + b"}}]}]}"
         with contextlib.suppress(RequestError):
             assert parse(body).prompts == [[text(arguments.decode(), "a")]]
+
+
+class TestChat:
+    """What the prompt is rendered from, where somebody asks for it."""
+
+    def test_all_of_it(self):
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        fields = {
+            "documents": [{"text": "d"}],
+            "chat_template": "t",
+            "chat_template_kwargs": {"a": 1},
+            "add_generation_prompt": False,
+            "continue_final_message": True,
+            "reasoning_effort": "low",
+        }
+        draft = parse({"messages": [user("Hi")], "tools": tools} | fields)
+        assert draft.chat() == DraftChat(messages=[user("Hi")], tools=tools, **fields)
+        assert not draft.adds_special_tokens
+
+    @pytest.mark.parametrize("tools", [{}, {"tools": None}])
+    def test_no_tools(self, tools):
+        assert parse({"messages": []} | tools).chat().tools is None
+
+    @pytest.mark.parametrize("tools", [[], {}, 7, "f"])
+    def test_tools_that_the_engine_refuses(self, tools):
+        with pytest.raises(Undrafted):
+            parse({"messages": [], "tools": tools}).chat()
+
+    @pytest.mark.parametrize("name", ["prompt_token_ids", "prompt\\u005ftoken_ids"])
+    def test_a_prompt_that_is_given_as_ids_is_not_rendered(self, name):
+        assert parse(f'{{"messages": [], "kv_transfer_params": {{"{name}": [1]}}}}'.encode()).unrendered == "option"

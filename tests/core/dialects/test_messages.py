@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tessera.core.dialects.messages import MAX_NESTING, MessagesDialect
-from tessera.core.draft import DraftMedia, DraftText
+from tessera.core.draft import DraftChat, DraftMedia, DraftText, Undrafted
 from tessera.core.errors import RequestError
 from tessera.core.parts import Modality
 from tessera.core.reading import dialect_of
@@ -63,6 +63,7 @@ def test_fields_of_the_request():
     draft = parse({"model": "m", "max_tokens": 7, "stream": True, "messages": []})
     assert (draft.dialect, draft.model, draft.max_output_tokens, draft.stream) == ("messages", "m", 7, True)
     assert (draft.prompts, draft.num_choices, draft.guesses) == ([[]], 1, [])
+    assert parse({"messages": [], "cache_salt": "s"}).cache_salt == "s"
 
 
 def test_a_system_block_that_changes_with_every_request_is_dropped():
@@ -123,6 +124,20 @@ def test_what_a_tool_found(content, expected):
     assert parts_of({"type": "tool_result", "tool_use_id": "t1", "content": content}) == expected
 
 
+def test_what_tools_found_stands_in_front_of_what_the_user_says():
+    other = {"type": "image", "source": {"type": "url", "url": "http://x/b.png"}}
+    blocks = [
+        {"type": "text", "text": "And now?"},
+        PICTURE,
+        {"type": "tool_result", "tool_use_id": "a", "content": [other]},
+        {"type": "tool_result", "tool_use_id": "b", "content": "4 g"},
+    ]
+    later = [text("4 g"), text("And now?"), SEEN]
+    assert parts_of(*blocks) == [text("", "user"), image(url="http://x/b.png"), *later]
+    (parts,) = parse({"messages": [{"role": "assistant", "content": blocks}]}).prompts
+    assert parts == [text("And now?", "assistant"), SEEN, image(url="http://x/b.png"), text("4 g")]
+
+
 @pytest.mark.parametrize(
     ("source", "expected", "guesses"),
     [
@@ -177,3 +192,66 @@ def test_an_input_that_could_just_be_read_is_priced_or_refused():
 def test_counting_tokens_is_not_read():
     assert type(dialect_of("/v1/messages")) is MessagesDialect
     assert dialect_of("/v1/messages/count_tokens") is None
+
+
+class TestChat:
+    """What the prompt is rendered from, where somebody asks for it."""
+
+    def test_all_of_it(self):
+        body = {
+            "system": "Be brief.",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+            "chat_template_kwargs": {"a": 1},
+            "output_config": {"effort": "xhigh"},
+        }
+        function = {"name": "f", "description": None, "strict": None, "defer_loading": None}
+        assert parse(body).chat() == DraftChat(
+            messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+            tools=[{"type": "function", "function": function | {"parameters": {"type": "object"}}}],
+            chat_template_kwargs={"a": 1},
+            reasoning_effort="xhigh",
+            merges_systems=True,
+        )
+
+    @pytest.mark.parametrize(
+        ("fields", "effort", "is_disabled"),
+        [
+            ({}, None, False),
+            ({"output_config": None, "thinking": None}, None, False),
+            ({"output_config": {}}, None, False),
+            ({"output_config": {"effort": None, "format": {"type": "json_schema"}}}, None, False),
+            (
+                {"thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low"}},
+                "low",
+                False,
+            ),
+            ({"thinking": {"type": "adaptive"}}, None, False),
+            ({"thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}, "max", True),
+        ],
+    )
+    def test_thinking(self, fields, effort, is_disabled):
+        chat = parse({"messages": []} | fields).chat()
+        assert (chat.reasoning_effort, chat.is_thinking_disabled) == (effort, is_disabled)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"output_config": each} for each in ({"effort": "none"}, {"effort": ["low"]}, "x", 7)]
+        + [{"thinking": each} for each in ({}, {"type": "odd"}, {"type": ["disabled"]}, 7)],
+    )
+    def test_thinking_that_the_engine_refuses(self, fields):
+        with pytest.raises(Undrafted) as caught:
+            parse({"messages": []} | fields).chat()
+        assert caught.value.word == "option"
+
+    def test_a_strange_conversation_is_priced_though_it_makes_no_chat(self):
+        draft = parse({"messages": [{"role": "user", "content": [{"type": "hologram"}]}]})
+        assert draft.prompts == [[text("", "user")]]
+        with pytest.raises(Undrafted) as caught:
+            draft.chat()
+        assert caught.value.word == "message"
+
+    def test_a_prompt_that_is_given_as_ids_is_not_rendered(self):
+        assert parse({"messages": []}).unrendered is None
+        assert parse({"messages": [], "kv_transfer_params": {"do_remote_decode": True}}).unrendered is None
+        assert parse({"messages": [], "kv_transfer_params": {"prompt_token_ids": [1]}}).unrendered == "option"

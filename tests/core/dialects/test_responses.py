@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tessera.core.dialects.responses import ResponsesDialect
-from tessera.core.draft import DraftMedia, DraftText
+from tessera.core.draft import DraftChat, DraftMedia, DraftText, Undrafted
 from tessera.core.errors import RequestError
 from tessera.core.parts import Modality
 from tessera.core.types import ModelProfile
@@ -158,3 +158,58 @@ def test_arguments_that_could_just_be_read_are_priced_or_refused():
         with contextlib.suppress(RequestError):
             (parts,) = parse(b'{"input":[{"type":"function_call","arguments":' + nested + b"}]}").prompts
             assert parts == [text(nested.decode(), "assistant")]
+
+
+class TestChat:
+    """What the prompt is rendered from, where somebody asks for it."""
+
+    def test_all_of_it(self):
+        body = {
+            "instructions": "Be brief.",
+            "input": "Hi",
+            "tools": [{"type": "function", "name": "f"}],
+            "chat_template_kwargs": {"a": 1},
+            "reasoning": {"effort": "minimal", "summary": "auto"},
+        }
+        draft = parse(body)
+        assert draft.adds_special_tokens
+        function = dict.fromkeys(("name", "description", "parameters", "strict", "defer_loading")) | {"name": "f"}
+        assert draft.chat() == DraftChat(
+            messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+            tools=[{"type": "function", "function": function}],
+            chat_template_kwargs={"a": 1},
+            add_generation_prompt=True,
+            continue_final_message=False,
+            reasoning_effort="minimal",
+            has_ordered_calls=False,
+        )
+
+    def test_a_message_that_is_not_ended_is_continued(self):
+        chat = parse({"input": [{"role": "assistant", "content": "It ", "status": "in_progress"}]}).chat()
+        assert (chat.add_generation_prompt, chat.continue_final_message) == (False, True)
+
+    @pytest.mark.parametrize("reasoning", [None, {}, {"effort": None}])
+    def test_no_effort(self, reasoning):
+        assert parse({"input": "x", "reasoning": reasoning}).chat().reasoning_effort is None
+
+    @pytest.mark.parametrize("reasoning", [{"effort": "odd"}, {"effort": ["low"]}, "low-ish", 7])
+    def test_an_effort_that_the_engine_refuses(self, reasoning):
+        with pytest.raises(Undrafted) as caught:
+            parse({"input": "x", "reasoning": reasoning}).chat()
+        assert caught.value.word == "option"
+
+    @pytest.mark.parametrize(
+        ("fields", "unrendered"),
+        [
+            ({}, None),
+            ({"truncation": "disabled", "kv_transfer_params": {"a": 1}, "previous_response_id": None}, None),
+            ({"truncation": "auto"}, "option"),
+            ({"truncation": None}, "option"),
+            ({"previous_response_id": "resp_1"}, "option"),
+            ({"conversation": "c"}, "option"),
+            ({"previous_input_messages": []}, "option"),
+            ({"kv_transfer_params": {"prompt_token_ids": [1]}}, "option"),
+        ],
+    )
+    def test_what_the_items_do_not_say(self, fields, unrendered):
+        assert parse({"input": "x"} | fields).unrendered == unrendered

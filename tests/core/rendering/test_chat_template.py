@@ -114,6 +114,24 @@ def test_which_template_knows_the_developer():
     assert not template("{# developer #}").knows_developer
 
 
+@pytest.mark.parametrize(
+    ("source", "refuses"),
+    [
+        ("{% for m in messages %}{{ m.role }}{{ m.content }}{% break %}{% endfor %}", False),
+        ("{% for m in messages[1:] if m.role == 'system' %}{{ raise_exception('x') }}{% endfor %}", True),
+        ("{{ bos_token }}{{ messages }}", False),
+        ("{{ bos_token + 'x' }}", True),
+        ("{{ strftime_now('%Y') }}", True),
+        ("{% generation %}{{ messages }}{% endgeneration %}", True),
+        ("{{ raise_exception('x') if messages | length != 4 }}", False),
+        ("{{ raise_exception('x') if messages[2].role == 'system' }}", True),
+        ("{{ raise_exception('x') if add_generation_prompt }}{{ 1 / 0 if tools is defined }}", False),
+    ],
+)
+def test_where_a_template_takes_system_text(source, refuses):
+    assert template(source).refuses_later_systems is refuses
+
+
 class TestContinuing:
     source = "{% for m in messages %}[{% for p in m.content %}{{ p.text }}{% endfor %}]{% endfor %}"
     last = ({"role": "assistant", "content": [{"type": "text", "text": "Once upon "}]},)

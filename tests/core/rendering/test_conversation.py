@@ -12,8 +12,10 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,x"}}
 PLACEHOLDERS = {Modality.IMAGE: "<I>", Modality.AUDIO: "<A>"}
 
 
-def made(*messages, wraps_parts=True, knows_developer=False):
-    return conversation(messages, wraps_parts=wraps_parts, placeholders=PLACEHOLDERS, knows_developer=knows_developer)
+def made(*messages, wraps_parts=True, knows_developer=False, **given):
+    return conversation(
+        messages, wraps_parts=wraps_parts, placeholders=PLACEHOLDERS, knows_developer=knows_developer, **given
+    )
 
 
 def parts(*given, role="user"):
@@ -120,6 +122,13 @@ class TestAssistant:
         )
         assert call["function"]["arguments"] == "{}"
 
+    def test_or_in_their_own(self):
+        call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": "{}"}}
+        (message,) = made({"role": "assistant", "tool_calls": [call]}, orders_calls=False)
+        assert json.dumps(message["tool_calls"][0]) == (
+            '{"type": "function", "id": "c", "function": {"name": "f", "arguments": {}}}'
+        )
+
     def test_no_calls_are_none(self):
         assert made({"role": "assistant", "content": "a", "tool_calls": []}) == [
             {"role": "assistant", "content": [text("a")]}
@@ -196,6 +205,7 @@ class TestStrings:
 
     def test_an_empty_text_is_no_line(self):
         assert self.string("", text("a"), text(""), " ", text("")) == "a\n "
+        assert self.string(text(""), IMAGE, text("")) == "<I>"
         assert self.string(text("")) == ""
         assert parts("", text("")) == [text(""), text("")]
 
@@ -224,8 +234,8 @@ class TestStrings:
 class TestTools:
     def test_fields_stand_in_the_engines_order(self):
         function = {"strict": True, "parameters": {"b": 1, "a": 2}, "name": "f", "more": 1}
-        raw = json.dumps([{"more": 2, "function": function}, {"type": "function", "function": {"name": "g"}}])
-        assert json.dumps(tool_definitions(raw.encode())) == json.dumps(
+        tools = [{"more": 2, "function": function}, {"type": "function", "function": {"name": "g"}}]
+        assert json.dumps(tool_definitions(tools)) == json.dumps(
             [
                 {
                     "type": "function",
@@ -235,24 +245,28 @@ class TestTools:
             ]
         )
 
-    @pytest.mark.parametrize("raw", [b"", b"null"])
-    def test_none(self, raw):
-        assert tool_definitions(raw) is None
+    def test_none_and_an_empty_list_are_two_things(self):
+        assert tool_definitions(None) is None
+        assert tool_definitions([]) == []
 
     @pytest.mark.parametrize(
-        "raw", [b"[]", b"7", b"[7]", b"{", b"[" * 9999, b'[{"type":"custom"}]', b'[{"function":{"name":1}}]']
+        "tool",
+        [7, {"type": "custom"}, {"function": {"name": 1}}]
+        + [
+            {"function": {"name": "f", **each}}
+            for each in ({"description": 1}, {"parameters": []}, {"strict": "true"}, {"strict": 1}, {"strict": []})
+        ],
     )
-    def test_what_is_refused(self, raw):
-        with pytest.raises(Unrendered):
-            tool_definitions(raw)
-
-    @pytest.mark.parametrize("strict", [b"1", b"0", b'"true"', b"[]"])
-    def test_a_truth_value_of_another_type_is_not_followed(self, strict):
+    def test_what_is_refused(self, tool):
         with pytest.raises(Unrendered) as caught:
-            tool_definitions(b'[{"function": {"name": "f", "strict": ' + strict + b"}}]")
+            tool_definitions([tool])
         assert caught.value.reason is Reason.MESSAGE
 
     def test_deferred_tools_are_not_followed(self):
-        with pytest.raises(Unrendered) as caught:
-            tool_definitions(b'[{"function": {"name": "f"}, "defer_loading": true}]')
-        assert caught.value.reason is Reason.OPTION
+        for tool in (
+            {"function": {"name": "f"}, "defer_loading": True},
+            {"function": {"name": "f", "defer_loading": False}},
+        ):
+            with pytest.raises(Unrendered) as caught:
+                tool_definitions([tool])
+            assert caught.value.reason is Reason.OPTION

@@ -1,5 +1,6 @@
 """From what a dialect saw to the engine's token ids, by a tokenizer of single bytes."""
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ from tessera.core.dialects.chat import ChatDialect
 from tessera.core.dialects.completions import CompletionsDialect
 from tessera.core.dialects.generate import GenerateDialect
 from tessera.core.dialects.messages import MessagesDialect
+from tessera.core.dialects.responses import ResponsesDialect
+from tessera.core.dialects.transcriptions import TranscriptionsDialect
 from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rendering.unrendered import Reason, Unrendered
-from tessera.core.tokenizer import MAX_COUNTED_CHARS
+from tessera.core.tokenizer import MAX_COUNTED_CHARS, TextTokenizer
 from tessera.core.types import Basis, ItemSpan, ModelProfile
 
 from .conftest import PAD, ids_of, template
@@ -229,9 +232,183 @@ class TestGenerate:
         assert caught.value.reason is Reason.PLACEHOLDERS
 
 
-def test_other_shapes_are_not_rendered(tokens):
+class TestMessages:
+    """Anthropic's conversations, by the same template."""
+
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+
+    def test_a_conversation(self, tokens, renderer, item):
+        # The template of the others prints no content that is a string, as a tool's is.
+        source = (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+            "{% for p in m.content %}{{ p.text or '<|vision_start|><|image_pad|><|vision_end|>' }}{% endfor %}"
+            "{% endif %}<|im_end|>\n{% endfor %}"
+        )
+        strings = replace(renderer, template=template(source), tool_template=None)
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "a"}, self.picture]}
+        content = [{"type": "text", "text": "b"}, self.picture, result]
+        found = tokens(MessagesDialect, items=[item(2), item(3, 1)], renderer=strings, messages=user(*content))
+        shown = "<|vision_start|>" + "<|image_pad|>" * 2 + "<|vision_end|>"
+        other = "<|vision_start|>" + "<|image_pad|>" * 3 + "<|vision_end|>"
+        assert found.token_ids == ids_of(
+            f"<|im_start|>tool\na<|im_end|>\n<|im_start|>user\n{shown}<|im_end|>\n"
+            f"<|im_start|>user\nb{other}<|im_end|>\n"
+        )
+        assert [span.index for span in found.spans] == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            ({"messages": user({"type": "hologram"})}, Reason.MESSAGE),
+            ({"tools": [{"name": "f"}]}, Reason.MESSAGE),
+            ({"output_config": {"effort": "odd"}}, Reason.OPTION),
+            ({"chat_template_kwargs": {"documents": []}}, Reason.OPTION),
+            ({"kv_transfer_params": {"prompt_token_ids": [1]}}, Reason.OPTION),
+        ],
+    )
+    def test_what_is_not_known_for_certain(self, tokens, body, reason):
+        with pytest.raises(Unrendered) as caught:
+            tokens(MessagesDialect, **{"messages": user({"type": "text", "text": "Hi"})} | body)
+        assert caught.value.reason is reason
+
+    def test_a_picture_that_the_engine_leaves_out(self, tokens, item):
+        document = {"type": "document", "source": {"type": "content", "content": [self.picture]}}
+        messages = user({"type": "tool_result", "tool_use_id": "t", "content": [document]}, self.picture)
+        with pytest.raises(Unrendered) as caught:
+            tokens(MessagesDialect, items=[item(2), item(3, 1)], messages=messages)
+        assert caught.value.reason is Reason.PLACEHOLDERS
+
+    LATER = {
+        "system": "a",
+        "messages": [{"role": "user", "content": "b"}, {"role": "system", "content": "c"}],
+    }
+    TAKES = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}"
+    REFUSES = TAKES + "{{ raise_exception('x') if messages[2:] and messages[2].role == 'system' }}"
+
+    @pytest.mark.parametrize(
+        ("plain", "with_tools", "expected"),
+        [
+            (TAKES, TAKES, "sa" + "ub" + "sc"),
+            (REFUSES, REFUSES, "sac" + "ub"),
+            (TAKES, REFUSES, "sac" + "ub"),
+            (TAKES, None, "sac" + "ub"),
+        ],
+    )
+    def test_later_system_text(self, tokens, renderer, plain, with_tools, expected):
+        changed = replace(
+            renderer,
+            template=template(plain),
+            tool_template=template(with_tools) if with_tools else None,
+            wraps_parts=False,
+        )
+        assert tokens(MessagesDialect, renderer=changed, **self.LATER).token_ids == ids_of(expected)
+
+    def test_no_system_text_to_put_in_front(self, tokens, renderer):
+        changed = replace(renderer, template=template(self.REFUSES), tool_template=None, wraps_parts=False)
+        messages = [{"role": "user", "content": "b"}]
+        assert tokens(MessagesDialect, renderer=changed, messages=messages).token_ids == ids_of("ub")
+
+    def test_a_chats_later_system_text_stays(self, tokens, renderer):
+        changed = replace(renderer, template=template(self.TAKES), tool_template=None, wraps_parts=False)
+        messages = [{"role": "user", "content": "b"}, {"role": "system", "content": "c"}]
+        assert tokens(renderer=changed, messages=messages).token_ids == ids_of("ubsc")
+
+    @pytest.mark.parametrize(
+        ("source", "effort"),
+        [
+            # Nothing speaks of thinking: "none" makes what "low" makes.
+            ("{{ 'x' }}", "low"),
+            ("{{ enable_thinking }}", "none"),
+            ("{{ reasoning_effort }}", "none"),
+            ("{{ 'max' if reasoning_effort not in ['low', 'high'] else reasoning_effort }}", "low"),
+            ("{{ raise_exception('x') if reasoning_effort == 'none' }}", "low"),
+            ("{{ raise_exception('x') if reasoning_effort != 'none' and messages[0].content == 'Hi' }}", "none"),
+        ],
+    )
+    def test_no_thinking(self, tokens, renderer, source, effort):
+        shown = source + "{% if messages[0].content != 'Hi' %}={{ reasoning_effort }}{{ enable_thinking }}{% endif %}"
+        changed = replace(renderer, template=template(shown), tool_template=None, wraps_parts=False)
+        messages = [{"role": "user", "content": "Hello"}]
+
+        def end(**body):
+            found = tokens(MessagesDialect, renderer=changed, messages=messages, **body)
+            return bytes(found.token_ids).decode().partition("=")[2]
+
+        thinks = effort != "none"
+        assert end(thinking={"type": "disabled"}) == f"{effort}{thinks}"
+        assert end(thinking={"type": "disabled"}, output_config={"effort": "max"}) == f"{effort}{thinks}"
+        assert end(thinking={"type": "disabled"}, chat_template_kwargs={"enable_thinking": 7}) == f"{effort}7"
+        assert end(thinking={"type": "adaptive"}) == ""
+        assert end(thinking={"type": "adaptive"}, output_config={"effort": "high"}) == "highTrue"
+
+
+class TestResponses:
+    """OpenAI's items, by the same template."""
+
+    def test_a_conversation(self, tokens, item):
+        found = tokens(
+            ResponsesDialect,
+            items=[item(2)],
+            instructions="Be brief.",
+            input=user(
+                {"type": "input_image", "image_url": "data:,x"}, {"type": "input_text", "text": "What is this?"}
+            ),
+        )
+        assert found.token_ids == ids_of(
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+            "<|vision_start|><|image_pad|><|image_pad|><|vision_end|>What is this?<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    def test_an_answer_that_was_begun(self, tokens):
+        begun = {"role": "assistant", "content": "It is", "status": "incomplete"}
+        assert tokens(ResponsesDialect, input=[begun]).token_ids == ids_of("<|im_start|>assistant\nIt is")
+
+    def test_fields_of_calls_keep_their_order(self, tokens, renderer):
+        shown = template("{{ messages[0].tool_calls | tojson }}")
+        changed = replace(renderer, template=shown, tool_template=None)
+        call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+        found = tokens(ResponsesDialect, renderer=changed, input=[call])
+        expected = '[{"id": "c", "function": {"name": "f", "arguments": {}}, "type": "function"}]'
+        assert bytes(found.token_ids).decode() == expected
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            ({"input": [{"type": "item_reference", "id": "x"}]}, Reason.MESSAGE),
+            ({"tools": [{"type": "namespace"}]}, Reason.MESSAGE),
+            ({"reasoning": {"effort": "odd"}}, Reason.OPTION),
+            ({"previous_response_id": "resp_1"}, Reason.OPTION),
+            ({"truncation": "auto"}, Reason.OPTION),
+        ],
+    )
+    def test_what_is_not_known_for_certain(self, tokens, body, reason):
+        with pytest.raises(Unrendered) as caught:
+            tokens(ResponsesDialect, **{"input": "Hi"} | body)
+        assert caught.value.reason is reason
+
+    def test_special_tokens_stand_around_the_text(self, tokens, renderer, model_folder):
+        content = json.loads((model_folder / "tokenizer.json").read_text())
+        marker = {"id": "<|endoftext|>", "ids": [PAD - 1], "tokens": ["<|endoftext|>"]}
+        content["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<|endoftext|>": marker},
+        }
+        around = replace(renderer, tokenizer=TextTokenizer(json.dumps(content).encode()))
+        (first, *rest) = tokens(ResponsesDialect, renderer=around, input="Hi").token_ids
+        assert (first, tuple(rest)) == (PAD - 1, tokens(messages=user("Hi")).token_ids)
+        assert tokens(renderer=around, messages=user("Hi")).token_ids == tuple(rest)
+
+
+def test_other_shapes_are_not_rendered(renderer, memo):
+    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--x--\r\n'
+    draft = TranscriptionsDialect().parse(form, ModelProfile(), {"content-type": "multipart/form-data; boundary=x"})
     with pytest.raises(Unrendered) as caught:
-        tokens(MessagesDialect, messages=[{"role": "user", "content": "Hi"}])
+        renderer.tokens(draft, [], memo, 0.0)
     assert caught.value.reason is Reason.DIALECT
 
 

@@ -6,21 +6,23 @@ refused: the engine says what it thinks of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
-from tessera.core.dialects.content_parts import Unread, message, pieces_of, sifted, tools_run
+from tessera.core.dialects.content_parts import Unread, carries_token_ids, message, pieces_of, sifted, tools_run
 from tessera.core.dialects.json_body import (
     count_of,
     encoded,
+    list_of,
     media_kwargs,
     name_of,
     optional_text,
     read_json,
     text_of,
 )
-from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart
+from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart, Undrafted
 from tessera.core.headers import NO_HEADERS
 from tessera.core.parts import Modality
 from tessera.core.plugin import Dialect, plugin
@@ -85,16 +87,19 @@ class ChatDialect(Dialect):
             mm_processor_kwargs=processor,
             media_io_kwargs=io,
             guesses=[*guesses, *unread, *left_out],
-            chat=_asked_of_template(chat, messages),
+            chat=partial(_asked_of_template, chat, messages),
             # An engine that passes the names over calls the items by their hashes.
             unrendered="item-name" if num_named else _unrendered(chat),
         )
 
 
 def _asked_of_template(chat: ChatBody, messages: list[Any]) -> DraftChat:
+    tools = list_of(chat.tools)
+    if tools == []:
+        raise Undrafted
     return DraftChat(
         messages=messages,
-        tools=bytes(chat.tools),
+        tools=tools,
         documents=chat.documents,
         chat_template=chat.chat_template,
         chat_template_kwargs=chat.chat_template_kwargs,
@@ -111,8 +116,7 @@ def _unrendered(chat: ChatBody) -> str | None:
         # The engine reads a truth value from many a thing.
         return "option"
     changes = chat.add_special_tokens or chat.truncate_prompt_tokens is not None
-    given = chat.kv_transfer_params.get("prompt_token_ids") if isinstance(chat.kv_transfer_params, dict) else None
-    return "option" if changes or given is not None else None
+    return "option" if changes or carries_token_ids(chat.kv_transfer_params) else None
 
 
 def _message_parts(each: dict[str, Any]) -> Iterator[DraftPart | Unread]:

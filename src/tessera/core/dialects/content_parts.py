@@ -41,6 +41,11 @@ def tools_run(tools: msgspec.Raw) -> list[DraftPart]:
     return [DraftText(text=raw)] if raw and raw != b"null" else []
 
 
+def carries_token_ids(kv_transfer_params: Any) -> bool:
+    """Whether they hold the prompt's token ids, which the engine takes instead of what it would render."""
+    return isinstance(kv_transfer_params, dict) and kv_transfer_params.get("prompt_token_ids") is not None
+
+
 def message(role: str, pieces: Iterable[Piece]) -> Iterator[DraftPart | Unread]:
     """The parts of one message: its role counts with its first text, and stands alone before leading media."""
     for piece in pieces:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tessera.core.dialects.excision import Excised
+from tessera.core.draft import Undrafted
 from tessera.core.errors import RequestError
 from tessera.core.types import ModelProfile
 
@@ -115,6 +116,21 @@ def encoded(value: Any) -> str:
         return json.dumps(value)
     except RecursionError:
         raise RequestError(_TOO_DEEP) from None
+
+
+def list_of(raw: msgspec.Raw) -> list[Any] | None:
+    """The list that a field of the body holds; nothing where the field is null or absent.
+
+    Raises:
+        Undrafted: it holds something else.
+    """
+    try:
+        value = json.loads(bytes(raw) or b"null")
+    except (ValueError, RecursionError):
+        raise Undrafted from None
+    if value is not None and not isinstance(value, list):
+        raise Undrafted
+    return value
 
 
 def _json_word(value: Any) -> str:

@@ -1,27 +1,37 @@
 """What does Anthropic's Messages API ask?
 
-System text first, then each message's blocks in document order. Blocks of unknown
-type and fields of unexpected type are passed over, not refused.
+System text first, then each message's blocks in document order, but what tools found
+in front of the rest, as the engine has it. Blocks of unknown type and fields of
+unexpected type are passed over, not refused.
 Source: Anthropic's Messages API; ``entrypoints/anthropic`` of vLLM 0.32 for what it makes of it.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from tessera.core.dialects.content_parts import Piece, Unread, link_of_file, message, sifted, tools_run
+from tessera.core.dialects.content_parts import (
+    Piece,
+    Unread,
+    carries_token_ids,
+    link_of_file,
+    message,
+    sifted,
+    tools_run,
+)
 from tessera.core.dialects.json_body import count_of, encoded, name_of, optional_text, read_json, text_of
-from tessera.core.draft import Draft, DraftMedia, DraftPart
+from tessera.core.dialects.messages_chat import BILLING_HEADER, messages_of, tools_of
+from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart, Undrafted
 from tessera.core.headers import NO_HEADERS
 from tessera.core.parts import Modality
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import ModelProfile
 
-BILLING_HEADER: Final = "x-anthropic-billing-header"
-"""System blocks that begin so hold a number of the client's that changes with every request; engines drop them."""
 MAX_NESTING: Final = 4
 """Blocks within blocks: a picture in a document in a tool's result is the third."""
+_EFFORTS: Final = (None, "low", "medium", "high", "xhigh", "max")
 
 
 class MessagesBody(msgspec.Struct):
@@ -33,6 +43,11 @@ class MessagesBody(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw()
     stream: Any = None
     max_tokens: Any = None
+    cache_salt: Any = None
+    thinking: Any = None
+    output_config: Any = None
+    chat_template_kwargs: Any = None
+    kv_transfer_params: Any = None
 
 
 @plugin("messages")
@@ -51,8 +66,36 @@ class MessagesDialect(Dialect):
             prompts=[[*tools_run(asked.tools), *parts]],
             stream=asked.stream is True,
             max_output_tokens=count_of(asked.max_tokens),
+            cache_salt=optional_text(asked.cache_salt),
             guesses=[*guesses, *unread],
+            chat=partial(_chat, asked),
+            unrendered="option" if carries_token_ids(asked.kv_transfer_params) else None,
         )
+
+
+def _chat(asked: MessagesBody) -> DraftChat:
+    return DraftChat(
+        messages=messages_of(asked.system, asked.messages),
+        tools=tools_of(asked.tools),
+        chat_template_kwargs=asked.chat_template_kwargs,
+        reasoning_effort=_effort(asked.output_config),
+        is_thinking_disabled=_is_disabled(asked.thinking),
+        merges_systems=True,
+    )
+
+
+def _effort(output_config: Any) -> str | None:
+    effort = output_config.get("effort") if isinstance(output_config, dict) else output_config
+    if effort not in _EFFORTS:
+        raise Undrafted("option")
+    return effort
+
+
+def _is_disabled(thinking: Any) -> bool:
+    kind = thinking.get("type") if isinstance(thinking, dict) else None
+    if thinking is not None and kind not in ("disabled", "enabled", "adaptive"):
+        raise Undrafted("option")
+    return kind == "disabled"
 
 
 def _parts(asked: MessagesBody) -> Iterator[DraftPart | Unread]:
@@ -61,7 +104,13 @@ def _parts(asked: MessagesBody) -> Iterator[DraftPart | Unread]:
     for each in asked.messages if isinstance(asked.messages, list) else ():
         if isinstance(each, dict):
             role, content = text_of(each.get("role")), each.get("content")
+            if role == "user" and isinstance(content, list):
+                content = sorted(content, key=lambda block: not _is_result(block))
             yield from message(role, _system(content) if role == "system" else _pieces(content))
+
+
+def _is_result(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_result"
 
 
 def _system(content: Any) -> list[Piece]:

@@ -6,11 +6,21 @@ is in the prompt too, but not in the body: a guess says so.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 
-from tessera.core.dialects.content_parts import Piece, Unread, message, piece_of, pieces_of, sifted, tools_run
+from tessera.core.dialects.content_parts import (
+    Piece,
+    Unread,
+    carries_token_ids,
+    message,
+    piece_of,
+    pieces_of,
+    sifted,
+    tools_run,
+)
 from tessera.core.dialects.json_body import (
     count_of,
     encoded,
@@ -20,10 +30,13 @@ from tessera.core.dialects.json_body import (
     read_json,
     text_of,
 )
-from tessera.core.draft import Draft, DraftPart
+from tessera.core.dialects.responses_chat import is_continued, messages_of, tools_of
+from tessera.core.draft import Draft, DraftChat, DraftPart, Undrafted
 from tessera.core.headers import NO_HEADERS
 from tessera.core.plugin import Dialect, plugin
 from tessera.core.types import ModelProfile
+
+_EFFORTS: Final = (None, "none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ResponsesBody(msgspec.Struct):
@@ -37,7 +50,12 @@ class ResponsesBody(msgspec.Struct):
     max_output_tokens: Any = None
     cache_salt: Any = None
     previous_response_id: Any = None
+    previous_input_messages: Any = None
     conversation: Any = None
+    reasoning: Any = None
+    truncation: Any = "disabled"
+    chat_template_kwargs: Any = None
+    kv_transfer_params: Any = None
     mm_processor_kwargs: Any = None
     media_io_kwargs: Any = None
 
@@ -65,7 +83,38 @@ class ResponsesDialect(Dialect):
             mm_processor_kwargs=processor,
             media_io_kwargs=io,
             guesses=[*guesses, *unread, *left_out],
+            chat=partial(_chat, asked),
+            adds_special_tokens=True,
+            unrendered=_unrendered(asked),
         )
+
+
+def _chat(asked: ResponsesBody) -> DraftChat:
+    continues = is_continued(asked.input)
+    return DraftChat(
+        messages=messages_of(asked.instructions, asked.input),
+        tools=tools_of(asked.tools),
+        chat_template_kwargs=asked.chat_template_kwargs,
+        add_generation_prompt=not continues,
+        continue_final_message=continues,
+        reasoning_effort=_effort(asked.reasoning),
+        has_ordered_calls=False,
+    )
+
+
+def _effort(reasoning: Any) -> str | None:
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else reasoning
+    if effort not in _EFFORTS:
+        raise Undrafted("option")
+    return effort
+
+
+def _unrendered(asked: ResponsesBody) -> str | None:
+    """Why the prompt is not the body's items alone, where it is not."""
+    kept = (asked.previous_response_id, asked.conversation, asked.previous_input_messages)
+    if any(each is not None for each in kept) or asked.truncation != "disabled":
+        return "option"
+    return "option" if carries_token_ids(asked.kv_transfer_params) else None
 
 
 def _parts(asked: ResponsesBody) -> Iterator[DraftPart | Unread]:

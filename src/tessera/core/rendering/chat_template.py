@@ -67,6 +67,8 @@ class ChatTemplate:
         self._has_content = "content" in source
         self.knows_developer = '"developer"' in source or "'developer'" in source
         """Whether the template speaks of the role; it becomes ``system`` otherwise."""
+        self.refuses_later_systems = not _takes_later_systems(source)
+        """Whether system text may stand in front only, as far as the engine finds out: it tries a conversation."""
         self.wraps_parts = _takes_lists(tree)
         """Whether messages' contents are lists of parts, vLLM's content format ``openai``; else strings."""
 
@@ -127,6 +129,17 @@ class ChatTemplate:
         parts[place] = {**parts[place], "text": text + _CONTINUE_MARK}
         last["content"] = parts
         return [*messages[:-1], last], text
+
+
+def _takes_later_systems(source: str) -> bool:
+    """Whether the template renders one as the engine tries it: with no function, variable or tag of transformers."""
+    bare = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    tried = [{"role": role, "content": "t"} for role in ("system", "user", "system", "user")]
+    try:
+        bare.from_string(source).render(messages=tried, add_generation_prompt=False)
+    except Exception:
+        return False
+    return True
 
 
 def _formatted(strftime: Strftime, wall_at: float, form: str) -> str:

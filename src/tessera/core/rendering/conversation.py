@@ -51,46 +51,40 @@ Message = dict[str, Any]
 
 
 def conversation(
-    messages: Sequence[Any], *, wraps_parts: bool, placeholders: Mapping[Modality, str], knows_developer: bool
+    messages: Sequence[Any],
+    *,
+    wraps_parts: bool,
+    placeholders: Mapping[Modality, str],
+    knows_developer: bool,
+    orders_calls: bool = True,
 ) -> list[Message]:
     """The messages as a template sees them.
 
     Args:
-        messages: of the request's body.
+        messages: a chat completion's.
         wraps_parts: whether contents are lists of parts (``ChatTemplate.wraps_parts``); else one string each.
         placeholders: what stands for an item of a modality in such a string.
         knows_developer: whether the template speaks of the role ``developer``.
+        orders_calls: whether the fields of tool calls are put in the engine's order.
 
     Raises:
         Unrendered: with ``Reason.MESSAGE``.
     """
     if not messages:
         raise Unrendered(Reason.MESSAGE)
-    made = [_message(each, placeholders if not wraps_parts else None) for each in messages]
+    made = [_message(each, placeholders if not wraps_parts else None, orders_calls=orders_calls) for each in messages]
     if not knows_developer and any(each["role"] == "developer" for each in made):
         return _one_system([_system(each) if each["role"] == "developer" else each for each in made])
     return made
 
 
-def tool_definitions(raw: bytes) -> list[dict[str, Any]] | None:
+def tool_definitions(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
     """The request's ``tools`` as the engine hands them to a template; nothing for none.
 
     Raises:
         Unrendered: a tool of another kind than a function.
     """
-    tools = _loaded(raw) if raw else None
-    if tools is None:
-        return None
-    if not isinstance(tools, list) or not tools:
-        raise Unrendered(Reason.MESSAGE)
-    return [_tool(each) for each in tools]
-
-
-def _loaded(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        raise Unrendered(Reason.MESSAGE) from None
+    return None if tools is None else [_tool(each) for each in tools]
 
 
 def _tool(tool: Any) -> dict[str, Any]:
@@ -100,16 +94,16 @@ def _tool(tool: Any) -> dict[str, Any]:
     if tool.get("defer_loading") is not None or function.get("defer_loading") is not None:
         raise Unrendered(Reason.OPTION)
     made = {key: function.get(key) for key in ("name", "description", "parameters")}
-    strict = function.get("strict")
-    if not isinstance(strict, bool | None):
-        # The engine reads a truth value from many a thing.
+    kinds = {"description": str, "parameters": dict, "strict": bool}
+    if any(function.get(key) is not None and not isinstance(function[key], kind) for key, kind in kinds.items()):
+        # The engine refuses it, or reads a truth value from it.
         raise Unrendered(Reason.MESSAGE)
-    if strict is not None:
-        made["strict"] = strict
+    if function.get("strict") is not None:
+        made["strict"] = function["strict"]
     return {"type": "function", "function": made}
 
 
-def _message(message: Any, placeholders: Mapping[Modality, str] | None) -> Message:
+def _message(message: Any, placeholders: Mapping[Modality, str] | None, *, orders_calls: bool) -> Message:
     """One message; ``placeholders`` where its content is to be a string."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise Unrendered(Reason.MESSAGE)
@@ -120,7 +114,7 @@ def _message(message: Any, placeholders: Mapping[Modality, str] | None) -> Messa
     pieces = [piece for part in parts if (piece := _piece(part)) is not None]
     made: Message = {"role": role, "content": pieces if placeholders is None else _string(pieces, placeholders)}
     if role == "assistant":
-        made.update(_of_assistant(message))
+        made.update(_of_assistant(message, orders_calls=orders_calls))
     elif role == "tool":
         made["content"] = _of_tool(made["content"])
         if "tool_call_id" in message:
@@ -200,12 +194,12 @@ def _of_tool(content: Any) -> Any:
     return "\n".join(piece["text"] for piece in content)
 
 
-def _of_assistant(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _of_assistant(message: Mapping[str, Any], *, orders_calls: bool) -> Iterator[tuple[str, Any]]:
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise Unrendered(Reason.MESSAGE)
     if calls:
-        yield "tool_calls", [_call(each) for each in calls]
+        yield "tool_calls", [_call(each, orders_fields=orders_calls) for each in calls]
     reasoning = message.get("reasoning")
     reasoning = message.get("reasoning_content") if reasoning is None else reasoning
     if reasoning is not None:
@@ -213,12 +207,14 @@ def _of_assistant(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "reasoning_content", reasoning
 
 
-def _call(call: Any) -> dict[str, Any]:
-    """A tool call, its fields in the engine's order, its arguments as an object."""
+def _call(call: Any, *, orders_fields: bool) -> dict[str, Any]:
+    """A tool call, its arguments as an object; with ``orders_fields`` its fields in the engine's order."""
     function = call.get("function") if isinstance(call, dict) and call.get("type", "function") == "function" else None
     if not isinstance(function, dict):
         raise Unrendered(Reason.MESSAGE)
     named = {**function, "arguments": _arguments(function.get("arguments"))}
+    if not orders_fields:
+        return {**call, "function": named}
     return _in_order({**call, "function": _in_order(named, "arguments", "name")}, "id", "function", "type")
 
 

@@ -1,10 +1,10 @@
 """Which token ids will the engine make of what a dialect saw? All of them for certain, or a reason why not."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart, DraftText, DraftTokens
+from tessera.core.draft import Draft, DraftChat, DraftMedia, DraftPart, DraftText, DraftTokens, Undrafted
 from tessera.core.family import Placeholder
 from tessera.core.media.digests import digest_128
 from tessera.core.parts import Modality
@@ -22,6 +22,7 @@ MIN_REMEMBERED_CHARS: Final = 16
 MAX_TOKEN_ID: Final = (1 << 31) - 1
 _NO_SIZE: Final[tuple[int, ...]] = ()
 """What is remembered of a uuid that stood for media of several sizes."""
+_EFFORTS: Final = ("none", "low", "medium", "high", "xhigh", "max")
 
 
 class TokenMemo(Protocol):
@@ -89,7 +90,9 @@ class PromptRenderer:
         (prompt,) = draft.prompts
         spans: tuple[ItemSpan, ...] = ()
         if draft.chat is not None:
-            ids, spans = expand(self._encoded(self._rendered(draft.chat, wall_at), memo), items, layouts)
+            text = self.text(_drafted(draft.chat), wall_at)
+            encoded = self._encoded(text, memo, add_special_tokens=draft.adds_special_tokens)
+            ids, spans = expand(encoded, items, layouts)
         elif len(prompt) == 1 and isinstance(prompt[0], DraftText) and isinstance(prompt[0].text, str):
             ids = tuple(self._encoded(prompt[0].text, memo, add_special_tokens=draft.adds_special_tokens))
         elif any(isinstance(part, DraftTokens) for part in prompt):
@@ -106,20 +109,19 @@ class PromptRenderer:
                 found[modality] = token_id
         return found
 
-    def _rendered(self, chat: DraftChat, wall_at: float) -> str:
+    def text(self, chat: DraftChat, wall_at: float) -> str:
+        """The prompt's text, one placeholder for each media item.
+
+        Raises:
+            Unrendered: it cannot be told for certain.
+        """
         if chat.chat_template is not None:
             raise Unrendered(Reason.TEMPLATE_IN_REQUEST)
         tools = tool_definitions(chat.tools)
         template = self.template if tools is None else self.tool_template
         if template is None:
             raise Unrendered(Reason.NO_TEMPLATE)
-        wraps = template.wraps_parts if self.wraps_parts is None else self.wraps_parts
-        messages = conversation(
-            chat.messages,
-            wraps_parts=wraps,
-            placeholders={modality: each.text for modality, each in self.placeholders.items()},
-            knows_developer=template.knows_developer,
-        )
+        messages = self._conversation(chat, template)
         continues = chat.continue_final_message is True
         adds_prompt = chat.add_generation_prompt is not False
         if continues and adds_prompt:
@@ -134,14 +136,43 @@ class PromptRenderer:
             wall_at=wall_at,
         )
 
+    def _conversation(self, chat: DraftChat, template: ChatTemplate) -> list[dict[str, Any]]:
+        return conversation(
+            _systems_in_front(chat.messages)
+            if chat.merges_systems and self._refuses_later_systems()
+            else chat.messages,
+            wraps_parts=template.wraps_parts if self.wraps_parts is None else self.wraps_parts,
+            placeholders={modality: each.text for modality, each in self.placeholders.items()},
+            knows_developer=template.knows_developer,
+            orders_calls=chat.has_ordered_calls,
+        )
+
+    def _refuses_later_systems(self) -> bool:
+        """Whether one of the templates does: the engine goes by both, whichever the request asks for."""
+        return any(each is None or each.refuses_later_systems for each in (self.template, self.tool_template))
+
+    def _effort_without_thinking(self) -> str:
+        """What the engine takes for no effort: ``low`` where the template knows no ``none``, or makes nothing of it."""
+        prompts = {effort: self._greeting(effort) for effort in _EFFORTS}
+        return "low" if prompts.pop("none") in (None, *prompts.values()) else "none"
+
+    def _greeting(self, effort: str) -> str | None:
+        """A prompt by which efforts are compared; nothing where the template fails on this one."""
+        greeting = DraftChat(messages=[{"role": "user", "content": "Hi"}], reasoning_effort=effort)
+        try:
+            return self.text(greeting, 0.0)
+        except Unrendered:
+            return None
+
     def _kwargs(self, chat: DraftChat) -> dict[str, Any]:
         """The template's further arguments: the server's, then the request's; ``None`` and ``auto`` change nothing."""
+        reasoning_effort = self._effort_without_thinking() if chat.is_thinking_disabled else chat.reasoning_effort
         asked = chat.chat_template_kwargs if chat.chat_template_kwargs is not None else {}
         if not isinstance(asked, dict) or asked.keys() & RESERVED - {"add_generation_prompt", "continue_final_message"}:
             raise Unrendered(Reason.OPTION)
-        effort = {} if chat.reasoning_effort is None else {"reasoning_effort": chat.reasoning_effort}
+        effort = {} if reasoning_effort is None else {"reasoning_effort": reasoning_effort}
         if effort and "enable_thinking" not in asked:
-            effort["enable_thinking"] = chat.reasoning_effort != "none"
+            effort["enable_thinking"] = reasoning_effort != "none"
         return dict(self.template_kwargs) | {
             name: value for name, value in {**asked, **effort}.items() if value is not None and value != "auto"
         }
@@ -149,7 +180,7 @@ class PromptRenderer:
     def _encoded(self, text: str, memo: TokenMemo, *, add_special_tokens: bool = False) -> list[int]:
         if len(text) > MAX_PROMPT_CHARS:
             raise Unrendered(Reason.TEXT)
-        if add_special_tokens:
+        if add_special_tokens and self.tokenizer.adds_special_tokens:
             return list(self._ids(text, memo, add_special_tokens=True))
         ids: list[int] = []
         for piece in self.tokenizer.pieces(text):
@@ -174,6 +205,20 @@ class PromptRenderer:
         if ids is None:
             raise Unrendered(Reason.TEXT)
         return ids
+
+
+def _drafted(make: Callable[[], DraftChat]) -> DraftChat:
+    try:
+        return make()
+    except Undrafted as undrafted:
+        raise Unrendered(Reason(undrafted.word)) from None
+
+
+def _systems_in_front(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, the texts of all systems as the first of them."""
+    texts = [each["content"] for each in messages if each["role"] == "system"]
+    system = [{"role": "system", "content": "".join(texts)}] if texts else []
+    return [*system, *(each for each in messages if each["role"] != "system")]
 
 
 def _sized(items: Sequence[PricedItem], memo: TokenMemo) -> list[PricedItem]:
