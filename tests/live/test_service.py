@@ -14,10 +14,11 @@ from tessera.core.dialects.excision import MIN_BODY_BYTES
 from tessera.core.media import pillow
 from tessera.core.media.digests import ContentHash
 from tessera.core.parts import MediaItem
+from tessera.core.router import Router
 from tessera.core.types import ModelProfile
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
-from tessera.live.service import INLINE_BYTES, INLINE_TOKENISED_BYTES, RouterService
+from tessera.live.service import INLINE_BYTES, INLINE_COMMAS, INLINE_TOKENISED_BYTES, RouterService
 
 TGA = struct.pack("<BBBHHBHHHHBB", 0, 0, 2, 0, 0, 0, 0, 0, 4, 3, 24, 0) + bytes(36)
 PNG = base64.b64decode(
@@ -82,6 +83,20 @@ async def test_large_bodies_are_read_once_in_a_thread(service, threads) -> None:
     assert [item.format for item in items(request)] == ["tga"]
     assert len(threads) == 1
     assert threading.current_thread() not in threads
+
+
+async def test_bodies_of_many_parts_are_read_in_a_thread(service, monkeypatch) -> None:
+    readers, read = [], Router.read
+
+    def noted(*args, **fields):
+        readers.append(threading.current_thread())
+        return read(*args, **fields)
+
+    monkeypatch.setattr(Router, "read", noted)
+    num_others = ask(PNG).body.count(b",")
+    for num_commas in (INLINE_COMMAS, INLINE_COMMAS + 1):
+        await service.read(ask(PNG, text="," * (num_commas - num_others)), "r1")
+    assert [each is threading.current_thread() for each in readers] == [True, False]
 
 
 SAMPLES = Path(__file__).parents[1] / "images"

@@ -12,9 +12,10 @@ from tessera.core.dialects.generate import GenerateDialect
 from tessera.core.dialects.messages import MessagesDialect
 from tessera.core.dialects.responses import ResponsesDialect
 from tessera.core.dialects.transcriptions import TranscriptionsDialect
-from tessera.core.rendering.prompt import PromptTokens
+from tessera.core.rendering import prompt
+from tessera.core.rendering.prompt import MAX_PROMPT_CHARS, PromptTokens
 from tessera.core.rendering.unrendered import Reason, Unrendered
-from tessera.core.tokenizer import MAX_COUNTED_CHARS, TextTokenizer
+from tessera.core.tokenizer import TextTokenizer
 from tessera.core.types import Basis, ItemSpan, ModelProfile
 
 from .conftest import PAD, ids_of, template
@@ -100,7 +101,8 @@ def test_texts_are_tokenised_once(tokens, memo):
         ({"messages": "Hi"}, Reason.MESSAGE),
         ({"tools": []}, Reason.MESSAGE),
         ({"messages": user({"type": "hologram"})}, Reason.MESSAGE),
-        ({"messages": user("x" * (MAX_COUNTED_CHARS + 1))}, Reason.TEXT),
+        ({"messages": user("x" * (MAX_PROMPT_CHARS // 2), "x" * (MAX_PROMPT_CHARS // 2))}, Reason.TEXT),
+        ({"tools": [{"function": {"name": "f", "description": "x" * MAX_PROMPT_CHARS}}]}, Reason.TEXT),
         ({"messages": user("\ud800")}, Reason.TEXT),
     ],
 )
@@ -108,6 +110,39 @@ def test_what_is_not_known_for_certain(tokens, body, reason):
     with pytest.raises(Unrendered) as caught:
         tokens(**{"messages": user("Hi")} | body)
     assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize(("more", "is_told"), [(0, True), (1, False)])
+class TestLongest:
+    """A prompt may have so many tokens, media expanded, and so many characters once it is rendered."""
+
+    @staticmethod
+    def is_told(tokens, *args, **fields):
+        try:
+            return tokens(*args, **fields) is not None
+        except Unrendered as unrendered:
+            return unrendered.reason is not Reason.TEXT
+
+    def test_tokens(self, tokens, item, monkeypatch, more, is_told):
+        monkeypatch.setattr(prompt, "MAX_PROMPT_TOKENS", 40)
+        assert self.is_told(tokens, CompletionsDialect, prompt=[1] * (40 + more)) is is_told
+        assert self.is_told(tokens, CompletionsDialect, prompt="é" * 20 + "a" * more) is is_told
+        # Six for the user, two around the picture, two for the end, eleven for the assistant.
+        assert self.is_told(tokens, items=[item(19 + more)], messages=user(IMAGE)) is is_told
+
+    def test_characters(self, tokens, monkeypatch, more, is_told):
+        monkeypatch.setattr(prompt, "MAX_PROMPT_CHARS", 60)
+        # "<|im_start|>user\n" and "<|im_end|>\n".
+        fields = {"messages": user("a" * 16, "b" * (16 + more)), "add_generation_prompt": False}
+        assert self.is_told(tokens, **fields) is is_told
+
+
+def test_what_is_too_long_is_seen_before_it_is_rendered(tokens, renderer, item, monkeypatch):
+    unable = replace(renderer, template=None)
+    for items, body in (([item(prompt.MAX_PROMPT_TOKENS + 1)], user(IMAGE)), ([], user("x" * MAX_PROMPT_CHARS + "x"))):
+        with pytest.raises(Unrendered) as caught:
+            tokens(renderer=unable, items=items, messages=body)
+        assert caught.value.reason is Reason.TEXT
 
 
 def test_other_fields_change_nothing(tokens):

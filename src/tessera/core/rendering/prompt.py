@@ -15,8 +15,10 @@ from tessera.core.rendering.unrendered import Reason, Unrendered
 from tessera.core.tokenizer import TextTokenizer
 from tessera.core.types import Basis, ItemSpan, PricedItem
 
-MAX_PROMPT_CHARS: Final = 8 << 20
-"""Characters of a prompt that is tokenised."""
+MAX_PROMPT_CHARS: Final = 4 << 20
+"""Characters of a prompt that is tokenised, and of what it is rendered from."""
+MAX_PROMPT_TOKENS: Final = 1 << 20
+"""Tokens of a prompt, media expanded: a thousand pictures may say of themselves that they are 16 million."""
 MIN_REMEMBERED_CHARS: Final = 16
 """Shorter pieces are tokenised anew: that costs no more than to look them up."""
 MAX_TOKEN_ID: Final = (1 << 31) - 1
@@ -88,6 +90,7 @@ class PromptRenderer:
         layouts = self._layouts(items)
         check_exact(items, layouts)
         (prompt,) = draft.prompts
+        _check_length(prompt, items)
         spans: tuple[ItemSpan, ...] = ()
         if draft.chat is not None:
             text = self.text(_drafted(draft.chat), wall_at)
@@ -99,6 +102,8 @@ class PromptRenderer:
             ids, spans = _given(prompt)
         else:
             raise Unrendered(Reason.DIALECT)
+        if len(ids) > MAX_PROMPT_TOKENS:
+            raise Unrendered(Reason.TEXT)
         return PromptTokens(token_ids=ids, spans=spans, items=tuple(items))
 
     def _layouts(self, items: Sequence[PricedItem]) -> dict[Modality, int]:
@@ -219,6 +224,15 @@ def _systems_in_front(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     texts = [each["content"] for each in messages if each["role"] == "system"]
     system = [{"role": "system", "content": "".join(texts)}] if texts else []
     return [*system, *(each for each in messages if each["role"] != "system")]
+
+
+def _check_length(prompt: Sequence[DraftPart], items: Sequence[PricedItem]) -> None:
+    """Raises Unrendered where a prompt is too long, before anything is made of it."""
+    num_chars = sum(len(part.text) for part in prompt if isinstance(part, DraftText))
+    num_tokens = sum(len(part.token_ids) for part in prompt if isinstance(part, DraftTokens))
+    num_tokens += sum(each.num_tokens for each in items)
+    if num_chars > MAX_PROMPT_CHARS or num_tokens > MAX_PROMPT_TOKENS:
+        raise Unrendered(Reason.TEXT)
 
 
 def _sized(items: Sequence[PricedItem], memo: TokenMemo) -> list[PricedItem]:

@@ -22,7 +22,7 @@ class Reason(StrEnum):
     TEMPLATE_FAILED = "template-failed"
     """The chat template refuses the conversation, or fails on it."""
     TEXT = "text"
-    """A text is too long, or holds what no tokenizer takes."""
+    """A prompt is too long, or holds what no tokenizer takes."""
     PLACEHOLDERS = "placeholders"
     """The rendered prompt has not one placeholder for each media item."""
     ITEM_RULE = "item-rule"
