@@ -17,10 +17,12 @@ def scraped(at, count, *, running=0, waiting=0, began=None, start=1.0, endpoint=
     return Scraped(at=at, endpoint_id=endpoint.id, load=load, num_first_tokens=count, process_start_at=start)
 
 
-def trusted(count=100, running=0):
-    """A tracker that has seen 20 scrapes of A, the last at 1.0 s."""
+def trusted(count=100, running=0, in_flight=0):
+    """A tracker that has seen 20 scrapes of A, the last at 1.0 s, with so many engine requests in flight from 0 s on."""
     tracker = FirstTokenTracker()
     tracker.observe(Joined(at=0.0, endpoint=A))
+    for k in range(in_flight):
+        tracker.sent(f"r{k}", A.id, 0.0, 1, 9.0)
     for k in range(1, 21):
         assert tracker.observe(scraped(k * 0.05, count, running=running)) == []
     return tracker
@@ -104,19 +106,24 @@ def test_a_silent_counter_hands_over_to_predictions_and_its_backlog_is_dropped()
 
 @pytest.mark.parametrize(("foreign", "source"), [(2, COUNTER), (3, PREDICTED)])
 def test_two_foreign_requests_are_borne_and_three_are_not(foreign, source):
-    tracker = trusted(running=10 + foreign)
-    assert tracker.source_of(A.id) is PREDICTED
-    for k in range(10):
-        tracker.sent(f"r{k}", A.id, 1.01, 1, 9.0)
+    tracker = trusted(running=10 + foreign, in_flight=10)
     assert tracker.source_of(A.id) is source
     assert len(tracker.observe(scraped(1.1, 104, running=10 + foreign))) == (4 if source is COUNTER else 0)
 
 
 @pytest.mark.parametrize(("foreign", "source"), [(5, COUNTER), (6, PREDICTED)])
 def test_of_a_hundred_requests_five_may_be_foreign(foreign, source):
-    tracker = trusted(running=100 + foreign)
-    tracker.sent("big", A.id, 1.01, 100, 9.0)
+    tracker = trusted(running=100 + foreign, in_flight=100)
     assert tracker.source_of(A.id) is source
+
+
+def test_a_load_that_falls_is_no_foreign_load():
+    """What was running a second ago is compared with what was ours then, not with what is ours now."""
+    tracker = trusted(running=20, in_flight=20)
+    for k in range(15):
+        tracker.ended(f"r{k}")
+        assert tracker.source_of(A.id) is COUNTER
+    assert released(tracker.observe(scraped(1.05, 105, running=5))) == [f"r{k}" for k in range(15, 20)]
 
 
 def test_the_median_of_running_and_waiting_decides_not_one_scrape():

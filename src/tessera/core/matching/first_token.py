@@ -14,7 +14,7 @@ from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, Joined, Lef
 from tessera.core.types import Decision, FirstTokenSource
 
 NUM_SCRAPES = 20
-"""Scrapes whose median load is compared with our own; with fewer the counter is not used."""
+"""Scrapes whose median number of foreign requests is looked at; with fewer the counter is not used."""
 MAX_FOREIGN = 2.0
 """Requests of others that an endpoint may have before its counter is not ours to read."""
 MAX_FOREIGN_FRACTION = 0.05
@@ -66,9 +66,9 @@ class _Endpoint:
     """Requests before their first token, oldest first."""
     predictions: list[tuple[float, int, str]] = field(default_factory=list)
     """(predicted at, serial number, request id) of the unreleased, soonest first."""
-    loads: deque[int] = field(default_factory=lambda: deque(maxlen=NUM_SCRAPES))
-    """Running + waiting of the last scrapes."""
-    median: float = 0.0
+    foreign: deque[int] = field(default_factory=lambda: deque(maxlen=NUM_SCRAPES))
+    """By how much running + waiting exceeded our own in flight at each of the last scrapes."""
+    median_foreign: float = 0.0
     count: int | None = None
     """The engine's count of first tokens at the last scrape that told it."""
     process_start_at: float | None = None
@@ -78,11 +78,11 @@ class _Endpoint:
     def trusts_counter(self, at: float) -> bool:
         """Whether the counter's increments are ours."""
         allowed = max(MAX_FOREIGN, MAX_FOREIGN_FRACTION * self.num_in_flight)
-        is_known = len(self.loads) == NUM_SCRAPES and self.count is not None and at < self.trusted_until
-        return is_known and self.median - self.num_in_flight <= allowed
+        is_known = len(self.foreign) == NUM_SCRAPES and self.count is not None and at < self.trusted_until
+        return is_known and self.median_foreign <= allowed
 
     def forget_counter(self) -> None:
-        self.loads.clear()
+        self.foreign.clear()
         self.count = None
         self.process_start_at = None
         self.trusted_until = float("-inf")
@@ -95,9 +95,9 @@ class FirstTokenTracker:
     - **counter**: an increment of d releases the d oldest unreleased engine requests that
       were sent before the scrape began (a request goes when all of its engine requests
       are covered). It is used for an endpoint while all of this holds: the counter was
-      told within the last 2 s and has not fallen, the process is the same, and the
-      median of running + waiting over the last 20 scrapes exceeds our own requests in
-      flight by at most max(2, 5 % of ours). An increment that finds nobody is dropped.
+      told within the last 2 s and has not fallen, the process is the same, and in the
+      median of the last 20 scrapes running + waiting exceeded our own requests in flight
+      at that time by at most max(2, 5 % of ours). An increment that finds nobody is dropped.
     - **predicted**: everywhere else ``due`` releases a request when its predicted time
       has come.
 
@@ -226,8 +226,8 @@ class FirstTokenTracker:
             endpoint.process_start_at = event.process_start_at
         load = event.load
         if load.num_running is not None and load.num_waiting is not None:
-            endpoint.loads.append(load.num_running + load.num_waiting)
-            endpoint.median = statistics.median(endpoint.loads)
+            endpoint.foreign.append(load.num_running + load.num_waiting - endpoint.num_in_flight)
+            endpoint.median_foreign = statistics.median(endpoint.foreign)
         if count is None:
             return []
         # Asked before the count is renewed: what a long silence hid was released by prediction.
