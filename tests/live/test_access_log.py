@@ -104,6 +104,13 @@ def test_an_endpoint_in_version_six():
         ({"prompt_tokens": float("nan")}, None),
         ({"prompt_tokens": float("inf")}, None),
         ({"prompt_tokens": 5, "cached_tokens": "x", "completion_tokens": -3}, Usage(prompt_tokens=5)),
+        (
+            {"prompt_tokens": 31, "cache_read_tokens": 32, "cache_written_tokens": 64},
+            Usage(prompt_tokens=127, cached_tokens=32),
+        ),
+        ({"prompt_tokens": 31, "cache_read_tokens": 0}, Usage(prompt_tokens=31, cached_tokens=0)),
+        ({"prompt_tokens": 31, "cache_written_tokens": 64}, Usage(prompt_tokens=95)),
+        ({"cache_read_tokens": 32}, None),
         ({}, None),
     ],
 )

@@ -421,16 +421,62 @@ async def test_a_body_that_is_announced_and_not_sent_is_given_up_and_a_slow_answ
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "expected"),
     [
-        [{"type": "response.completed", "response": {"usage": {"input_tokens": 11, "output_tokens": 3}}}],
-        [
-            {"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}},
-            {"type": "message_delta", "usage": {"output_tokens": 3}},
-        ],
+        (
+            [{"type": "response.completed", "response": {"usage": {"input_tokens": 11, "output_tokens": 3}}}],
+            {"prompt_tokens": 11, "completion_tokens": 3},
+        ),
+        (
+            [
+                {"type": "response.created", "response": {"usage": None}},
+                {
+                    "type": "response.completed",
+                    "response": {
+                        "usage": {
+                            "input_tokens": 110,
+                            "input_tokens_details": {"cached_tokens": 96, "cache_write_tokens": 0},
+                            "output_tokens": 4,
+                        }
+                    },
+                },
+            ],
+            {"prompt_tokens": 110, "completion_tokens": 4, "cached_tokens": 96},
+        ),
+        (
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}},
+                {"type": "message_delta", "usage": {"output_tokens": 3}},
+            ],
+            {"prompt_tokens": 11, "completion_tokens": 3},
+        ),
+        (
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 11, "cache_read_input_tokens": 7}}},
+                {"type": "message_delta", "usage": {"output_tokens": 3}},
+            ],
+            {"prompt_tokens": 11, "completion_tokens": 3, "cache_read_tokens": 7},
+        ),
+        (
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 95, "output_tokens": 0}}},
+                {
+                    "type": "message_delta",
+                    "usage": {
+                        "input_tokens": 31,
+                        "output_tokens": 4,
+                        "cache_creation_input_tokens": 64,
+                        "cache_read_input_tokens": 0,
+                    },
+                },
+            ],
+            {"prompt_tokens": 31, "completion_tokens": 4, "cache_written_tokens": 64, "cache_read_tokens": 0},
+        ),
     ],
 )
-async def test_the_log_knows_the_usage_of_responses_and_messages(world: World, events: list[dict[str, object]]) -> None:
+async def test_the_log_knows_the_usage_of_responses_and_messages(
+    world: World, events: list[dict[str, object]], expected: dict[str, int]
+) -> None:
     async def stream(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
@@ -441,4 +487,4 @@ async def test_the_log_knows_the_usage_of_responses_and_messages(world: World, e
     world.first.behave = stream
     response, _ = await world.post()
     metadata = (await world.logged(response)).common_properties.metadata.filter_metadata
-    assert dict(metadata[names.USAGE_NAMESPACE].items()) == {"prompt_tokens": 11, "completion_tokens": 3}
+    assert dict(metadata[names.USAGE_NAMESPACE].items()) == expected

@@ -61,10 +61,11 @@ def _usage(values: Mapping[str, Any]) -> Usage | None:
     prompt = _count(values, "prompt_tokens")
     if prompt is None:
         return None
+    cached, read = _count(values, "cached_tokens"), _count(values, "cache_read_tokens")
     return Usage(
-        prompt_tokens=prompt,
+        prompt_tokens=prompt + (read or 0) + (_count(values, "cache_written_tokens") or 0),
         completion_tokens=_count(values, "completion_tokens"),
-        cached_tokens=_count(values, "cached_tokens"),
+        cached_tokens=read if cached is None else cached,
     )
 
 

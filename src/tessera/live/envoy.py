@@ -37,16 +37,22 @@ _ACCESS_LOG: Final = "access_log"
 _STRIPPED_PREFIXES: Final = (STRIPPED_PREFIX, "x-envoy-")
 
 # OpenAI's completions say prompt and completion, its responses and Anthropic's messages input and output; their
-# streams hold the usage one level further down.
+# streams hold the usage one level further down. What a cache had or took is no input of Anthropic's.
 _USAGE_PATHS: Final = (
     ("prompt_tokens", ("usage", "prompt_tokens")),
     ("completion_tokens", ("usage", "completion_tokens")),
     ("cached_tokens", ("usage", "prompt_tokens_details", "cached_tokens")),
     ("prompt_tokens", ("usage", "input_tokens")),
     ("completion_tokens", ("usage", "output_tokens")),
+    ("cached_tokens", ("usage", "input_tokens_details", "cached_tokens")),
     ("prompt_tokens", ("response", "usage", "input_tokens")),
     ("completion_tokens", ("response", "usage", "output_tokens")),
+    ("cached_tokens", ("response", "usage", "input_tokens_details", "cached_tokens")),
+    ("cache_read_tokens", ("usage", "cache_read_input_tokens")),
+    ("cache_written_tokens", ("usage", "cache_creation_input_tokens")),
     ("prompt_tokens", ("message", "usage", "input_tokens")),
+    ("cache_read_tokens", ("message", "usage", "cache_read_input_tokens")),
+    ("cache_written_tokens", ("message", "usage", "cache_creation_input_tokens")),
 )
 # Envoy's short names of what may go wrong on the way to an endpoint; an answer of ours has none of these flags.
 _UPSTREAM_FAULTS: Final = ("UH", "UF", "UO", "URX", "UC", "UR", "LR", "UT", "SI", "UPE", "UMSDR", "DT", "NC", "OM")

@@ -28,7 +28,11 @@ OWN_NAMESPACE: Final = "tessera"
 REQUEST_ID_KEY: Final = "id"
 """Key in ``OWN_NAMESPACE`` of our internal request id."""
 USAGE_NAMESPACE: Final = "tessera.usage"
-"""Dynamic-metadata namespace of ``prompt_tokens``, ``completion_tokens`` and ``cached_tokens`` of the answer."""
+"""Dynamic-metadata namespace of ``prompt_tokens``, ``completion_tokens`` and ``cached_tokens`` of the answer.
+
+Anthropic's answers have ``cache_read_tokens`` and ``cache_written_tokens`` instead of the last, which come on top of
+the first.
+"""
 FIRST_BODY_TAG: Final = "first_body_us"
 """Access-log tag: microseconds from the request's first byte to the answer's first body byte; absent without one."""
 LOG_NAME: Final = "tessera"
