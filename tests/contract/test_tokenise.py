@@ -18,6 +18,7 @@ from .test_dialects import BODIES, LEAVES, MESSAGES, PATHS, SKELETONS, VALUES
 FIELDS = (
     *("tools", "documents", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
     *("reasoning_effort", "add_special_tokens", "truncate_prompt_tokens", "kv_transfer_params", "cache_salt"),
+    *("system", "thinking", "output_config", "instructions", "reasoning", "truncation"),
 )
 SWITCHES = st.fixed_dictionaries({"messages": MESSAGES}, optional=dict.fromkeys(FIELDS, VALUES | LEAVES))
 CALLS = st.lists(
@@ -73,12 +74,39 @@ def test_nothing_but_token_ids_or_a_reason_leaves(exact, body, path):
 
 
 @pytest.mark.parametrize("field", ["messages", "tools", "documents", "chat_template_kwargs", "kv_transfer_params"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
 @pytest.mark.parametrize("depth", [100_000, 900, 300])
-def test_deep_nesting(exact, field, depth):
+def test_deep_nesting(exact, field, path, depth):
     deep = b"[" * depth + b"]" * depth
-    whole = b'{"messages": [{"role": "user", "content": "a"}], "%b": {"a": %b}}' % (field.encode(), deep)
+    whole = b'{"messages": [{"role": "user", "content": "a"}], "input": "a", "%b": {"a": %b}}' % (field.encode(), deep)
     with contextlib.suppress(RequestError):
-        tokenised(exact, "/v1/chat/completions", whole, TokenMemo())
+        tokenised(exact, path, whole, TokenMemo())
+
+
+@pytest.mark.parametrize("depth", [900, 300])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages", '{"messages": [{"role": "assistant", "content": [%s]}]}'),
+        ("/v1/messages", '{"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [%s]}]}]}'),
+        ("/v1/messages", '{"messages": [], "tools": [%s]}'),
+        ("/v1/responses", '{"input": [%s]}'),
+        ("/v1/responses", '{"input": "a", "tools": [%s]}'),
+    ],
+)
+def test_deep_nesting_in_what_becomes_a_chat(exact, path, body, depth):
+    deep = "[" * depth + "]" * depth
+    items = (
+        {"type": "tool_use", "id": "t", "name": "f", "input": 0},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": 0},
+        {"name": "f", "input_schema": 0},
+        {"type": "function", "name": "f", "parameters": 0},
+        {"type": "custom", "name": "f", "format": 0},
+    )
+    for item in items:
+        whole = body % json.dumps(item).replace(": 0", f': {{"a": {deep}}}')
+        with contextlib.suppress(RequestError):
+            tokenised(exact, path, whole.encode(), TokenMemo())
 
 
 def test_what_is_remembered_changes_nothing(exact):

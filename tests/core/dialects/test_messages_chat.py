@@ -190,7 +190,7 @@ def test_no_messages(messages):
         messages_of(None, messages)
 
 
-@pytest.mark.parametrize("system", [7, {"type": "text"}, [7], [text(7)], [{"type": "hologram"}]])
+@pytest.mark.parametrize("system", [7, 0, {}, {"type": "text"}, [7], [text(7)], [{"type": "hologram"}]])
 def test_a_system_that_is_none(system):
     with pytest.raises(Undrafted):
         messages_of(system, [])

@@ -39,7 +39,7 @@ def messages_of(system: Any, messages: Any) -> list[Message]:
     if not isinstance(messages, list):
         raise Undrafted
     # Dropped in blocks and later messages only: in front, the engine's renderer takes its first line away.
-    text = system if isinstance(system, str) else _system_text(system or [])
+    text = system if isinstance(system, str) else _system_text([] if system is None else system)
     made: list[Message] = [{"role": "system", "content": text}] if text else []
     for message in messages:
         made += _converted(message)
