@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from tessera.cli.options import DEFAULT_CONFIG
 from tessera.config.check import advice
 from tessera.config.endpoints import read_endpoints, read_endpoints_file
 from tessera.config.llmd_types import LLMD_TYPES
 from tessera.config.load import load_file, load_text
+from tessera.config.shipped import shipped
 from tessera.core.facts import PrefixMatch
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
@@ -27,7 +29,7 @@ SAMPLES = {
 
 
 def test_every_sample_of_llm_d_is_here():
-    assert {path.name for path in CONFIGS} >= {"quickstart.yaml"} | SAMPLES
+    assert {path.name for path in CONFIGS} >= {"quickstart.yaml", "tessera-multimodal.yaml"} | SAMPLES
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -60,6 +62,25 @@ def test_the_quickstart_is_what_its_comments_say():
     assert advice(loaded) == []
     assert (loaded.routing.fallbacks, loaded.routing.max_body_bytes) == (2, 64 << 20)
     assert (loaded.routing.max_bodies_in_flight_bytes, loaded.routing.seed) == (4 << 30, 0)
+
+
+def test_the_default_is_what_its_comments_say():
+    loaded = load_file(shipped(DEFAULT_CONFIG))
+    assert DEFAULT_CONFIG == "tessera-multimodal.yaml"
+    profile = loaded.router.scheduler.profiles["default"]
+    cost, balance = (scorer for scorer, _ in profile.scorers)
+    assert [(each.type, weight) for each, weight in profile.scorers] == [
+        ("ttft-cost-scorer", 1),
+        ("work-balance-scorer", 1),
+    ]
+    assert cost.own_work_price == 8
+    assert cost.range_s == balance.range_s == 60
+    processor = next(each for each in loaded.router.producers if each.type == "processor-cache-producer")
+    assert processor.cache_size_gb == 4
+    assert [each.type for each in loaded.router.producers][-1] == "ttft-cost-producer", "behind what it reads"
+    assert loaded.missing_plugins == loaded.warnings == ()
+    assert advice(loaded) == []
+    assert loaded.routing.fallbacks == 2
 
 
 @pytest.mark.parametrize("name", ["llm-d-approx-prefix", "llm-d-multimodal-qwen", "llm-d-multimodal-gemma"])

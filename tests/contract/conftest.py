@@ -3,7 +3,7 @@
 import pytest
 
 from tessera.config.discover import discover
-from tessera.core.facts import EncoderMatch, InFlightLoad, Load, PrefixMatch
+from tessera.core.facts import EncoderMatch, FirstTokenCost, InFlightLoad, Load, PrefixMatch, ProcessorMatch
 from tessera.core.types import Candidate, Endpoint
 
 discover()
@@ -31,6 +31,8 @@ def table():
             ),
             PrefixMatch: PrefixMatch(num_matched_tokens=matched, num_total_tokens=100),
             EncoderMatch: EncoderMatch(identifiers=frozenset({"m0"} if matched > 50 else ())),
+            ProcessorMatch: ProcessorMatch(identifiers=frozenset({"m0"} if matched > 50 else ())),
+            FirstTokenCost: FirstTokenCost(queued_s=tokens / 1e4, prefill_s=(100 - matched) / 1e4),
         }
         return Candidate(endpoint, {(kind, kind.producer): fact for kind, fact in facts.items()})
 

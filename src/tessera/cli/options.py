@@ -30,7 +30,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         "-c",
-        help="EndpointPickerConfig in YAML or JSON; without it, examples/quickstart.yaml.",
+        help="EndpointPickerConfig in YAML or JSON; without it, examples/tessera-multimodal.yaml.",
         show_default=False,
     ),
 ]
@@ -42,7 +42,7 @@ HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", help="A request header, `name: value`. May be repeated.")
 ]
 
-DEFAULT_CONFIG = "quickstart.yaml"
+DEFAULT_CONFIG = "tessera-multimodal.yaml"
 """The example that is used when no configuration is given."""
 
 out = Console(highlight=False)

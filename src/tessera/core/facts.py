@@ -77,6 +77,38 @@ class EncoderMatch:
     identifiers: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorMatch:
+    """Which of this request's media items an endpoint's processor cache is believed to hold."""
+
+    producer: ClassVar[str] = "processor-cache-producer"
+
+    identifiers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstTokenCost:
+    """What stands between an endpoint and this request's first token, in predicted seconds."""
+
+    producer: ClassVar[str] = "ttft-cost-producer"
+
+    queued_s: float = 0.0
+    """Work of requests that were sent there and have no first token yet."""
+    prefill_s: float = 0.0
+    """Computing the prompt tokens that no KV cache holds."""
+    encode_s: float = 0.0
+    """Encoding the media items that neither the KV cache nor the encoder cache holds."""
+    processing_s: float = 0.0
+    """Preparing the media items that the processor cache lacks, on the CPU."""
+    ttft_s: float = 0.0
+    """The predicted time to the first token: all of these and what every request takes."""
+
+    @property
+    def own_s(self) -> float:
+        """This request's own work there."""
+        return self.prefill_s + self.encode_s + self.processing_s
+
+
 def uncached_tokens(
     request: PricedRequest, candidates: Sequence[Candidate], producer: str = PrefixMatch.producer
 ) -> list[int]:

@@ -84,7 +84,7 @@ class GoDuration:
         }
 
 
-ACRONYMS = {"fps": "FPS", "ttft": "TTFT", "ttl": "TTL", "mb": "MB", "kv": "KV"}
+ACRONYMS = {"fps": "FPS", "ttft": "TTFT", "ttl": "TTL", "mb": "MB", "gb": "GB", "kv": "KV"}
 """Words that llm-d's keys write in capitals, where they are not the first."""
 IRREGULAR = {"eviction_ttl_seconds": "evictionTtlSeconds"}
 """Keys of llm-d's that keep to no rule."""
@@ -278,6 +278,13 @@ class Producer(Plugin):
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[Any]:
         """One fact for each endpoint, same order. A question: it changes nothing."""
         raise NotImplementedError
+
+    def derive(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[Any]:
+        """As ``match``, for a producer whose facts follow from those of the producers that it reads.
+
+        The candidates hold what the producers before this one made.
+        """
+        return self.match(request, [candidate.endpoint for candidate in candidates])
 
     def prepare(self, request: PricedRequest) -> Mapping[Hashable, tuple[int, ...]]:
         """What ``match`` will need of the request's token ids, for ``PricedRequest.block_keys``.

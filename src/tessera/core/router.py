@@ -181,11 +181,12 @@ class Router:
         """A table row for each endpoint: its load and one fact from each producer."""
         load_key: FactKey = (Load, Load.producer)
         facts: list[dict[FactKey, Any]] = [{load_key: load} for load in loads]
+        candidates = list(map(Candidate, endpoints, facts))
         for producer in self.producers:
             key = (producer.produces, producer.name)
-            for row, fact in zip(facts, producer.match(priced, endpoints), strict=True):
+            for row, fact in zip(facts, producer.derive(priced, candidates), strict=True):
                 row[key] = fact
-        return list(map(Candidate, endpoints, facts))
+        return candidates
 
 
 def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:

@@ -18,7 +18,7 @@ def scraped(at, count, *, running=0, waiting=0, began=None, start=1.0, endpoint=
 
 
 def trusted(count=100, running=0, in_flight=0):
-    """A tracker that has seen 20 scrapes of A, the last at 1.0 s, with so many engine requests in flight from 0 s on."""
+    """A tracker that has seen 20 scrapes of A, the last at 1.0 s, and has had so many requests in flight since 0 s."""
     tracker = FirstTokenTracker()
     tracker.observe(Joined(at=0.0, endpoint=A))
     for k in range(in_flight):

@@ -10,7 +10,16 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 
-from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, Joined, Left, Scraped, num_uncached_tokens
+from tessera.core.facts import (
+    FirstToken,
+    FirstTokenCost,
+    FleetEvent,
+    InFlightLoad,
+    Joined,
+    Left,
+    Scraped,
+    num_uncached_tokens,
+)
 from tessera.core.types import Decision, FirstTokenSource
 
 NUM_SCRAPES = 20
@@ -26,14 +35,17 @@ MAX_PREDICTION_S = 600.0
 OVERDUE_S = 60.0
 """How long behind its prediction a request may wait for a trusted counter."""
 PREFILL_TOKENS_PER_S = 15_928.0
-"""Rate behind a prediction until it is learned. Source: llm-d's default ``peakPrefillThroughput``."""
+"""Rate behind a prediction where no producer predicts costs. Source: llm-d's default ``peakPrefillThroughput``."""
 
 
 def predicted_first_token_at(decision: Decision) -> float:
-    """When a request's first token is expected: what its winner has queued, then its own uncached tokens."""
+    """When a request's first token is expected: as its winner's cost says, else by the uncached tokens queued there."""
     winner = decision.primary_stage.winner
     assert winner is not None, "a decision without rejection has a winner"
     candidate = decision.primary_stage.candidate_of(winner)
+    cost = candidate.fact(FirstTokenCost, FirstTokenCost.producer)
+    if cost is not None:
+        return decision.at + cost.ttft_s
     ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
     queued = ahead.num_uncached_tokens if ahead else 0
     return decision.at + (queued + num_uncached_tokens(decision.priced, candidate)) / PREFILL_TOKENS_PER_S

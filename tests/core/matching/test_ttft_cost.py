@@ -1,0 +1,181 @@
+"""Predicted seconds to the first token, worked out by hand, and what is queued where."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tessera.core.facts import EncoderMatch, FirstToken, FirstTokenCost, Left, Load, PrefixMatch, ProcessorMatch
+from tessera.core.matching.first_token import predicted_first_token_at
+from tessera.core.matching.ttft_cost import TTFTCostProducer
+from tessera.core.types import Candidate, Ending, FirstTokenSource, Outcome
+
+ROUND = {
+    "prefill_tokens_per_s": 10_000.0,
+    "encode_s_per_item": 0.001,
+    "encode_s_per_embed": 1e-5,
+    "encode_s_per_embed_squared": 1e-8,
+    "processing_s_per_megapixel": 0.05,
+    "fixed_s": 0.1,
+}
+"""Rates to count with in one's head: 1,000 embeddings take 1 + 10 + 10 ms, a megapixel 50 ms."""
+
+
+def picture(build, name, index=0, *, num=1000, width=1000, height=1000, **fields):
+    item = build.media(identifier=name, width=width, height=height, **fields)
+    return dataclasses.replace(build.item(num, identifier=name, index=index), item=item)
+
+
+def request_of(build, *names, text=2000, request_id="r1"):
+    return build.priced(text, [picture(build, name, index) for index, name in enumerate(names)], request_id=request_id)
+
+
+def candidate(build, number=1, *, kv=0, kv_media=0, encoder=(), processor=()):
+    match = PrefixMatch(num_matched_tokens=kv, num_total_tokens=4000, num_matched_media_tokens=kv_media)
+    facts = {
+        PrefixMatch: match,
+        EncoderMatch: EncoderMatch(identifiers=frozenset(encoder)),
+        ProcessorMatch: ProcessorMatch(identifiers=frozenset(processor)),
+    }
+    return Candidate(build.endpoint(number), {(kind, kind.producer): fact for kind, fact in facts.items()})
+
+
+def decide(build, producer, priced, number=1):
+    """A decision for that endpoint, whose caches are empty."""
+    row = candidate(build, number)
+    (cost,) = producer.derive(priced, [row])
+    made = Candidate(row.endpoint, {**row.facts, (FirstTokenCost, producer.name): cost})
+    decision = build.decision(priced, build.stage([made]))
+    producer.record(decision)
+    return decision
+
+
+def first_token(request_id):
+    return FirstToken(at=1.0, request_id=request_id, source=FirstTokenSource.BODY)
+
+
+def ended(decision, ending=Ending.FINISHED):
+    return Outcome(request_id=decision.request.request_id, ending=ending, decision=decision, finished_at=2.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "prefill", "encode", "processing"),
+    [
+        ({}, 0.4, 0.042, 0.1),
+        ({"encoder": "a"}, 0.4, 0.021, 0.1),
+        ({"processor": "ab"}, 0.4, 0.042, 0.0),
+        ({"kv": 1000, "kv_media": 1000}, 0.3, 0.021, 0.1),
+        ({"kv": 1000, "kv_media": 1000, "encoder": "a"}, 0.3, 0.021, 0.1),
+        ({"kv": 3999, "kv_media": 1999, "processor": "b"}, 0.0001, 0.021, 0.05),
+        ({"kv": 4000, "kv_media": 2000, "processor": "ab"}, 0.0, 0.0, 0.0),
+    ],
+)
+def test_text_and_media_work_by_what_each_cache_holds(build, held, prefill, encode, processing):
+    """Two pictures of 1,000 tokens and 2,000 of text: 0.4 s of prefill, 42 ms of encoding, 100 ms of preparing."""
+    producer = TTFTCostProducer(**ROUND)
+    (cost,) = producer.derive(request_of(build, "a", "b"), [candidate(build, **held)])
+    assert (cost.prefill_s, cost.encode_s, cost.processing_s) == pytest.approx((prefill, encode, processing))
+    assert cost.queued_s == 0.0
+    assert cost.own_s == pytest.approx(prefill + encode + processing)
+    assert cost.ttft_s == pytest.approx(0.1 + prefill + encode + processing)
+
+
+def test_a_picture_that_stands_twice_is_encoded_once(build):
+    (cost,) = TTFTCostProducer(**ROUND).match(request_of(build, "a", "a"), [build.endpoint()])
+    assert (cost.encode_s, cost.processing_s, cost.prefill_s) == pytest.approx((0.021, 0.05, 0.4))
+
+
+def test_an_item_of_unknown_size_has_1024_pixels_an_embedding_and_a_clip_all_its_frames(build):
+    producer = TTFTCostProducer(**ROUND)
+    assert producer.processing_s(picture(build, "a", width=None, height=None)) == pytest.approx(0.05 * 1.024)
+    assert producer.processing_s(picture(build, "a", num_frames=8)) == pytest.approx(0.05 * 8)
+
+
+def test_the_defaults_are_those_of_the_fit(build):
+    producer = TTFTCostProducer()
+    small = picture(build, "a", num=900, width=1280, height=720)
+    assert (
+        producer.encode_s(small)
+        == pytest.approx(0.003 + 900 * 10.1e-6 + 900 * 900 * 5.5e-9)
+        == pytest.approx(0.0165, abs=1e-4)
+    )
+    assert producer.processing_s(small) == pytest.approx(0.027, abs=1e-4)
+    (cost,) = producer.match(build.priced(18_500), [build.endpoint()])
+    assert cost.ttft_s == pytest.approx(1.06)
+
+
+def test_own_work_is_queued_until_the_first_token(build):
+    producer = TTFTCostProducer(**ROUND)
+    for name in ("r1", "r2"):
+        decide(build, producer, build.priced(1000, request_id=name))
+    one, other = producer.match(build.priced(500), [build.endpoint(1), build.endpoint(2)])
+    assert (one.queued_s, one.ttft_s) == pytest.approx((0.2, 0.1 + 0.2 + 0.05))
+    assert other.queued_s == 0.0
+    producer.observe(first_token("r1"))
+    producer.observe(first_token("r1"))
+    assert producer.queued_s("10.0.0.1:8000") == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("waiting", "queued"), [(None, 0.3), (0, 0.3), (3, 0.3), (4, 0.4), (6, 0.6)])
+def test_what_others_have_waiting_counts_as_our_median_request(build, waiting, queued):
+    """Three of ours take 0.1 s each; the fourth that waits is not ours."""
+    producer = TTFTCostProducer(**ROUND)
+    for name, tokens in (("r1", 1000), ("r2", 1000), ("r3", 1000)):
+        decide(build, producer, build.priced(tokens, request_id=name))
+    row = candidate(build)
+    row = Candidate(row.endpoint, {**row.facts, (Load, Load.producer): Load(num_waiting=waiting, at=0.0)})
+    (cost,) = producer.derive(build.priced(500), [row])
+    assert cost.queued_s == pytest.approx(queued)
+
+
+def test_what_never_had_a_first_token_is_given_back_at_the_end(build):
+    producer = TTFTCostProducer(**ROUND)
+    decisions = [decide(build, producer, build.priced(1000, request_id=name)) for name in ("r1", "r2")]
+    producer.observe(Left(at=0.5, endpoint=build.endpoint(1)))
+    producer.settle(ended(decisions[0], Ending.FAILED))
+    assert producer.queued_s("10.0.0.1:8000") == pytest.approx(0.1)
+    for _ in range(2):
+        producer.settle(ended(decisions[1]))
+    assert (producer._accounts, producer._charges) == ({}, {})
+
+
+def test_the_first_token_is_predicted_by_the_cost(build):
+    producer = TTFTCostProducer(**ROUND)
+    decision = decide(build, producer, build.priced(1000, request_id="r1"))
+    assert predicted_first_token_at(dataclasses.replace(decision, at=5.0)) == pytest.approx(5.2)
+
+
+def test_the_named_producers_match_is_read(build):
+    producer = TTFTCostProducer(**ROUND, prefix_match_info_producer_name="precise")
+    assert (PrefixMatch, "precise") in producer.reads_of()
+    match = PrefixMatch(num_matched_tokens=1000, num_total_tokens=2000, num_matched_media_tokens=1000)
+    (cost,) = producer.derive(
+        request_of(build, "a", text=1000), [Candidate(build.endpoint(), {(PrefixMatch, "precise"): match})]
+    )
+    assert (cost.prefill_s, cost.encode_s) == (0.1, 0.0)
+
+
+@given(steps=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5000), st.booleans()), max_size=30))
+def test_nothing_is_left_when_all_is_over(build, steps):
+    producer = TTFTCostProducer(**ROUND)
+    decisions = []
+    for serial, (number, tokens, has_first) in enumerate(steps):
+        decisions.append(decide(build, producer, build.priced(tokens, request_id=f"r{serial}"), number))
+        if has_first:
+            producer.observe(first_token(f"r{serial}"))
+        assert all(producer.queued_s(f"10.0.0.{each}:8000") >= 0.0 for each in (1, 2, 3))
+    assert len(producer._charges) == len(steps)
+    for decision in decisions:
+        producer.settle(ended(decision))
+    assert (producer._accounts, producer._charges) == ({}, {})
+
+
+@given(kv=st.integers(0, 3000), more=st.integers(0, 1000), holds=st.booleans())
+def test_what_a_cache_holds_never_makes_an_endpoint_slower(build, kv, more, holds):
+    producer, request = TTFTCostProducer(**ROUND), request_of(build, "a", "b")
+    names = "ab" if holds else ""
+    less = candidate(build, kv=kv, kv_media=min(kv, 2000))
+    holder = candidate(build, kv=kv + more, kv_media=min(kv + more, 2000), encoder=names, processor=names)
+    without, with_it = producer.derive(request, [less, holder])
+    assert with_it.ttft_s <= without.ttft_s
