@@ -129,6 +129,20 @@ def test_what_others_have_waiting_counts_as_our_median_request(build, waiting, q
     assert cost.queued_s == pytest.approx(queued)
 
 
+def test_who_does_not_answer_its_scrape_is_taken_to_be_as_busy_as_the_worst_of_the_others(build):
+    producer = TTFTCostProducer(prefill_tokens_per_s=10_000, fixed_s=0)
+    priced = request_of(build, text=2000)
+    silent, idle, busy = (candidate(build, number) for number in (1, 2, 3))
+    decide(build, producer, priced, number=3)
+    assert [each.queued_s for each in producer.derive(priced, [silent, idle, busy])] == [0, 0, 0.2]
+
+    def answering(row):
+        return Candidate(row.endpoint, {**row.facts, (Load, Load.producer): Load(num_waiting=0, at=0.0)})
+
+    table = [silent, answering(idle), answering(busy)]
+    assert [each.queued_s for each in producer.derive(priced, table)] == [0.2, 0, 0.2]
+
+
 def test_what_never_had_a_first_token_is_given_back_at_the_end(build):
     producer = TTFTCostProducer(**ROUND)
     decisions = [decide(build, producer, build.priced(1000, request_id=name)) for name in ("r1", "r2")]

@@ -64,7 +64,8 @@ class TTFTCostProducer(Producer):
     the endpoint and that has had no first token. Every stage's winner is charged in
     ``record`` and released at the first token, at the latest at the request's end. What
     waits there beyond that, by the endpoint's page, was sent by others: each counts as
-    the median ``own`` of the last 64 requests.
+    the median ``own`` of the last 64 requests. An endpoint that does not answer its scrape
+    is taken to have as much ahead as the worst of those that do: it must not look idle.
 
     The defaults are those of Qwen3-VL-32B on two H200, fitted to llm-d's published table.
     A common error of all rates changes few decisions; the ratio of media to text does.
@@ -112,9 +113,8 @@ class TTFTCostProducer(Producer):
         """The costs at each candidate, by what its caches are believed to hold."""
         media = _Media(self, request) if request.items else None
         tokens = uncached_tokens(request, candidates, self.prefix_match_info_producer_name)
-        return [
-            self._cost(num_tokens, candidate, media) for num_tokens, candidate in zip(tokens, candidates, strict=True)
-        ]
+        rows = zip(tokens, self._queued(candidates), candidates, strict=True)
+        return [self._cost(num_tokens, queued_s, candidate, media) for num_tokens, queued_s, candidate in rows]
 
     def queued_s(self, endpoint_id: str) -> float:
         """Work of ours that an endpoint has ahead of a new request."""
@@ -158,8 +158,21 @@ class TTFTCostProducer(Producer):
         known = width * height * (frames or 1) if width and height else item.num_embeds * PIXELS_PER_EMBED
         return self.processing_s_per_megapixel * known / 1e6
 
-    def _cost(self, num_tokens: int, candidate: Candidate, media: "_Media | None") -> FirstTokenCost:
-        queued = self.queued_s(candidate.endpoint.id) + self._foreign_s(candidate)
+    def _queued(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds of work ahead at each; whose page is not known has at least as much as the worst of the others."""
+        queued = [self.queued_s(each.endpoint.id) + self._foreign_s(each) for each in candidates]
+        known = [self._is_known(each) for each in candidates]
+        if all(known):
+            return queued
+        worst = max((seconds for seconds, is_known in zip(queued, known, strict=True) if is_known), default=0.0)
+        return [seconds if is_known else max(seconds, worst) for seconds, is_known in zip(queued, known, strict=True)]
+
+    @staticmethod
+    def _is_known(candidate: Candidate) -> bool:
+        load = candidate.fact(Load, Load.producer)
+        return load is not None and load.at is not None
+
+    def _cost(self, num_tokens: int, queued: float, candidate: Candidate, media: "_Media | None") -> FirstTokenCost:
         prefill = num_tokens / self.prefill_tokens_per_s
         encode, processing = media.work_at(candidate) if media else (0.0, 0.0)
         return FirstTokenCost(
