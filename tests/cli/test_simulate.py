@@ -1,6 +1,11 @@
 """``tessera simulate``: a table for people, JSON for programs, plain words for what is wrong."""
 
 import json
+import os
+import select
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,3 +112,29 @@ def test_what_cannot_be_run_is_said_plainly(arguments, message):
 )
 def test_ranges_have_their_end_in_them(text, numbers):
     assert _numbers(text, "--rates") == pytest.approx(numbers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_end_with_a_command_that_is_killed(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(SCENARIO.replace("duration_s: 5", "duration_s: 50000"))
+    command = [sys.executable, "-m", "tessera.cli.main", "simulate", str(path), "--jobs", "2"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while len(workers := workers_of(process.pid)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            handles = [os.pidfd_open(worker) for worker in workers]
+        finally:
+            process.kill()
+    assert len(handles) == 2
+    for handle in handles:
+        # Readable once the process has ended.
+        assert select.select([handle], [], [], 30)[0] == [handle]
+        os.close(handle)
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes in which a command runs its runs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in children if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]

@@ -2,6 +2,8 @@
 
 import gc
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -67,16 +69,25 @@ def perform(runs: Sequence[Run], num_jobs: int) -> Iterator[tuple[Run, list[Row]
     # Long runs first, so that no core is left alone with one at the end.
     ordered = sorted(runs, key=lambda run: -run.num_requests)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=_collect_seldom) as pool:
+    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=_begin_worker) as pool:
         pending = {pool.submit(simulate, run): run for run in ordered}
         for done in as_completed(pending):
             yield pending[done], done.result()
 
 
-def _collect_seldom() -> None:
-    """Let the garbage collector look as seldom as in ``tessera serve``: almost all of a run lives until its end."""
+def _begin_worker() -> None:
+    """Set a worker process up: it ends with its parent, however that ends, and its collector looks seldom."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # As in ``tessera serve``: almost all of a run lives until its end.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has a parent"
+    parent.join()
+    os._exit(1)
 
 
 def simulate(run: Run) -> list[Row]:
