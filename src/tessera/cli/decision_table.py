@@ -11,6 +11,8 @@ from tessera.cli.options import out
 MIN_COLUMNS = 4
 """Endpoints that a table shows side by side, however narrow the terminal is."""
 _HEAD_CHARS, _COLUMN_CHARS = 24, 16
+_CACHES = {"EncoderMatch": "encoder", "ProcessorMatch": "processor"}
+"""Facts of what caches hold of media, and what the caches are called."""
 
 Record = dict[str, Any]
 Line = tuple[str, list[str]]
@@ -82,6 +84,15 @@ def _lines(rows: Sequence[Record], scorers: Sequence[str], num_items: int) -> It
     ):
         yield head, [_number(row["facts"].get(fact, {}).get(field)) for row in rows]
     yield from _held(rows, num_items)
+    if any("FirstTokenCost" in row["facts"] for row in rows):
+        for head, field in (
+            ("queued s", "queued_s"),
+            ("prefill s", "prefill_s"),
+            ("encode s", "encode_s"),
+            ("processing s", "processing_s"),
+            ("predicted TTFT s", "ttft_s"),
+        ):
+            yield head, [_number(row["facts"].get("FirstTokenCost", {}).get(field)) for row in rows]
     for name in scorers:
         yield name.removesuffix("-scorer"), [_number(row["scores"].get(name)) for row in rows]
     yield "total", [_number(row["total"]) for row in rows]
@@ -100,8 +111,8 @@ def _held(rows: Sequence[Record], num_items: int) -> Iterator[Line]:
             for what in ("text", "media"):
                 tokens = [fact.get(f"num_matched_{what}_tokens") for fact in facts]
                 yield f"cached {what}, {basis}{of}", list(map(_number, tokens))
-        elif kind == "EncoderMatch" and num_items:
-            yield f"encoder holds{of}", [f"{len(fact.get('identifiers', ()))} of {num_items}" for fact in facts]
+        elif kind in _CACHES and num_items:
+            yield f"{_CACHES[kind]} holds{of}", [f"{len(fact.get('identifiers', ()))} of {num_items}" for fact in facts]
 
 
 def _number(value: float | None) -> str:

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tessera.config.load import LoadedConfig, load_file
+from tessera.config.shipped import shipped
 from tessera.core.errors import ConfigError, Problem
 from tessera.sim.workload import block
 
 FOLDER: Final = Path(__file__).parent / "policies"
-"""The policies that are shipped."""
+"""The policies that are shipped for comparison."""
+_EXAMPLES: Final = ("tessera-multimodal",)
+"""Shipped examples that are policies too: what a router does that is given no configuration."""
 
 FirstTokenWord = Literal["body", "counter", "predicted"]
 
@@ -38,8 +41,10 @@ class Policy:
         Raises:
             ConfigError: there is no such policy.
         """
-        shipped = FOLDER / f"{self.config}.yaml"
-        path = shipped if shipped.is_file() else folder / self.config
+        if self.config in _EXAMPLES:
+            return shipped(f"{self.config}.yaml")
+        own = FOLDER / f"{self.config}.yaml"
+        path = own if own.is_file() else folder / self.config
         if not path.is_file():
             known = ", ".join(shipped_policies())
             raise ConfigError(
@@ -58,7 +63,7 @@ _PASS_BODIES: Final = ("kubernetes-service", "llm-d-multimodal")
 
 def shipped_policies() -> list[str]:
     """Their names, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted([*_EXAMPLES, *(path.stem for path in FOLDER.glob("*.yaml"))])
 
 
 def named(config: str) -> Policy:

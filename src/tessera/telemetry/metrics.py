@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
 from tessera.telemetry.encoder_cache import EncoderCacheMetrics
 from tessera.telemetry.kv_belief import KVBeliefMetrics
+from tessera.telemetry.ttft_prediction import TTFTPredictionMetrics
 
 LATENCY_BUCKETS = (
     0.005,
@@ -125,6 +126,7 @@ class Metrics:
         )
         self._encoder_cache = EncoderCacheMetrics(self.registry, self._endpoint)
         self._kv_belief = KVBeliefMetrics(self.registry)
+        self._ttft_prediction = TTFTPredictionMetrics(self.registry)
         self._add_own()
 
     def _add_own(self) -> None:
@@ -191,6 +193,7 @@ class Metrics:
             return
         self._encoder_cache.settled(outcome)
         self._kv_belief.settled(outcome)
+        self._ttft_prediction.settled(outcome)
         labels = self._labels(decision)
         self._duration.labels(*labels).observe(max(0.0, outcome.finished_at - decision.request.at))
         if outcome.first_token_at is not None and outcome.first_token_source is not FirstTokenSource.PREDICTED:
