@@ -35,7 +35,8 @@ from bodies import MODEL, jpeg
 from extproc import Way, fleet, measure, serve_command, serving, table, with_windows
 from report import arguments, as_text, headed, keep
 from tessera.config.load import LoadedConfig, load_data
-from tessera.core.facts import EndpointState, FleetView, Joined
+from tessera.core.facts import EndpointState, FleetView, Joined, KVStored
+from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, block_key
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Endpoint
@@ -49,6 +50,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 MODEL_DIR = Path(os.environ.get("TESSERA_VLLM_DIR") or CACHE / "tessera-vllm") / "tiny-qwen3-vl"
 """The model that ``make test-vllm`` makes."""
 NUM_ENDPOINTS = 8
+BLOCK_SIZE = 16
 NUM_ROUNDS = 60
 NUM_WARM = 5
 PICTURE_CHARS = 133_500
@@ -86,6 +88,19 @@ def config_of(model_dir: Path | None) -> dict[str, Any]:
     }
 
 
+def first_block(endpoint: Endpoint) -> KVStored:
+    """The event of a prompt's first block, by vLLM's default algorithm and seed."""
+    ids = tuple(range(BLOCK_SIZE))
+    hashes = BlockHasher(HashAlgorithm.SHA256).hashes(ids, BLOCK_SIZE)
+    return KVStored(
+        at=0.0,
+        endpoint_id=endpoint.id,
+        block_hashes=tuple(map(block_key, hashes)),
+        token_ids=ids,
+        block_size=BLOCK_SIZE,
+    )
+
+
 class Road:
     """A handler for each request, and what it asks answered in this thread."""
 
@@ -97,6 +112,8 @@ class Road:
         endpoints = [Endpoint(address=f"10.0.0.{number}", port=8000) for number in range(NUM_ENDPOINTS)]
         for endpoint in endpoints:
             config.router.observe(Joined(at=0.0, endpoint=endpoint))
+        # What an engine with vLLM's defaults says first: from then on keys are computed as it computes them.
+        config.router.observe(first_block(endpoints[0]))
         self._view = FleetView(tuple(map(EndpointState, endpoints)))
         self.num_tokens = 0
 
