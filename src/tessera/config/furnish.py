@@ -16,7 +16,7 @@ from tessera.config.plan import Plan
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.parts import Modality
 from tessera.core.plugin import camel
-from tessera.core.pricing.served_model import family_chosen, overrides_of
+from tessera.core.pricing.served_model import family_chosen, overrides_of, unheard
 from tessera.core.pricing.token import TokenProducer
 from tessera.core.router import Router
 from tessera.core.types import ModelProfile
@@ -84,11 +84,11 @@ def _served_model(plan: Plan, pricer: TokenProducer, choice: Mapping[str, Any], 
     given = overrides_of(choice, family)
     made, problems = decode(family, {camel(name): value for name, value in given.items()}, path)
     plan.problems += problems
-    if (kwargs := choice.get("mmProcessorKwargs")) and not family.from_kwargs(kwargs):
-        nothing = f"changes nothing in how {family.type} is priced: {', '.join(map(str, kwargs))}"
-        plan.warn(f"{path}.mmProcessorKwargs", nothing)
-    if unheard := [str(key) for key in choice.get("mediaIoKwargs") or {} if key not in set(Modality)]:
-        nothing = f"no modality is called {', '.join(unheard)}; there are {', '.join(Modality)}"
+    if ignored := unheard(family, choice.get("mmProcessorKwargs") or {}):
+        nothing = f"changes nothing in how {family.type} is priced: {', '.join(ignored)}"
+        plan.warn(f"{path}.mmProcessorKwargs", f"{nothing}; no price of media is exact, since the engine heeds it")
+    if unknown := [str(key) for key in choice.get("mediaIoKwargs") or {} if key not in set(Modality)]:
+        nothing = f"no modality is called {', '.join(unknown)}; there are {', '.join(Modality)}"
         plan.warn(f"{path}.mediaIoKwargs", nothing)
     if made is not None:
         pricer.furnish(files, {name: getattr(made, name) for name in given})

@@ -59,8 +59,8 @@ class Rules:
             return _declared(index, item, item.num_tokens_declared)
         refused = None
         if served is not None:
-            family = served.for_request(request.mm_processor_kwargs, request.media_io_kwargs)
-            count, size_basis, reason = self._count(family, item, num_images, request.headers)
+            served = served.for_request(request.mm_processor_kwargs, request.media_io_kwargs)
+            count, size_basis, reason = self._count(served.family, item, num_images, request.headers)
             if isinstance(count, Count):
                 return PricedItem(
                     index=index,

@@ -5,7 +5,7 @@ operator writes beside the family, the model's own files, published defaults.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from tessera.core.types import Basis
 MAX_VARIANTS = 64
 """Sets of request-level settings whose family is kept."""
 GUESSED = "family-guessed"
+UNHEARD = "kwargs-unheard"
 NOT_SETTINGS = ("family", "path", "engineModel", "mmProcessorKwargs", "mediaIoKwargs", "mmHasherAlgorithm")
 """Keys of ``estimate.model`` that are no processor setting."""
 
@@ -29,12 +30,12 @@ class ServedModel:
     basis: Basis
     reason: str | None = None
     """Why the rule is not known better, where it is not."""
-    _variants: dict[str, Family] = field(default_factory=dict)
+    _variants: dict[str, "ServedModel"] = field(default_factory=dict)
 
-    def for_request(self, kwargs: Mapping[str, Any], media_io: Mapping[str, Any]) -> Family:
-        """The family as a request's ``mm_processor_kwargs`` and ``media_io_kwargs`` change it."""
+    def for_request(self, kwargs: Mapping[str, Any], media_io: Mapping[str, Any]) -> "ServedModel":
+        """The model as a request's ``mm_processor_kwargs`` and ``media_io_kwargs`` change it."""
         if not kwargs and not media_io:
-            return self.family
+            return self
         key = repr((sorted(kwargs.items(), key=_name), sorted(media_io.items(), key=_name)))
         # Other threads ask too: what one clears, another must not miss.
         variant = self._variants.get(key)
@@ -42,8 +43,15 @@ class ServedModel:
             if len(self._variants) >= MAX_VARIANTS:
                 self._variants.clear()
             changes = self.family.from_media_io_kwargs(media_io) | self.family.from_kwargs(kwargs)
-            variant = self._variants[key] = _changed(self.family, changes)
+            variant = ServedModel(_changed(self.family, changes), self.basis, self.reason)
+            variant = self._variants[key] = variant.told(kwargs)
         return variant
+
+    def told(self, kwargs: Mapping[str, Any]) -> "ServedModel":
+        """The same, no better than declared where the rule does not hear all of these ``mm_processor_kwargs``."""
+        if not unheard(type(self.family), kwargs):
+            return self
+        return replace(self, basis=max(self.basis, Basis.DECLARED), reason=self.reason or UNHEARD)
 
 
 def _name(entry: tuple[str, Any]) -> str:
@@ -54,6 +62,23 @@ def _changed(family: Family, changes: Mapping[str, Any]) -> Family:
     """The same family with other settings, also where they contradict each other: the engine takes them too."""
     now = {each.name: getattr(family, each.name) for each in fields(family)}  # type: ignore[arg-type]
     return type(family)(**(now | dict(changes)))
+
+
+def unheard(family: type[Family], kwargs: Mapping[str, Any]) -> list[str]:
+    """The ``mm_processor_kwargs`` that a family's rule does not hear: they may change what the engine counts.
+
+    >>> from tessera.core.pricing.qwen_vl import Qwen3VL
+    >>> unheard(Qwen3VL, {"max_pixels": 4096, "merge_size": 1, "size": {"longest_edge": 4096, "height": 32}})
+    ['merge_size', 'size.height']
+    """
+    single = [(str(key), {key: value}) for key, value in kwargs.items() if not isinstance(value, Mapping)]
+    inner = [
+        (f"{key}.{name}", {key: {name: each}})
+        for key, value in kwargs.items()
+        if isinstance(value, Mapping)
+        for name, each in value.items()
+    ]
+    return [name for name, alone in (*single, *inner) if not family.from_kwargs(alone)]
 
 
 def spellings(family: type[Family]) -> dict[str, str]:
@@ -138,11 +163,12 @@ def served_model(
         settings |= read(kwargs) if isinstance(kwargs, Mapping) else {}
     made = family(**settings)
     name = choice.get("family")
+    kwargs = choice.get("mmProcessorKwargs") or {}
     if files is None:
-        return ServedModel(made, Basis.DECLARED)
+        return ServedModel(made, Basis.DECLARED).told(kwargs)
     if family.needs_processor and not files.has_processor:
-        return ServedModel(made, Basis.DECLARED, "no-processor-config")
-    return ServedModel(made, Basis.EXACT if name is None or family.matches(files) else Basis.DECLARED)
+        return ServedModel(made, Basis.DECLARED, "no-processor-config").told(kwargs)
+    return ServedModel(made, Basis.EXACT if name is None or family.matches(files) else Basis.DECLARED).told(kwargs)
 
 
 @lru_cache(maxsize=256)
