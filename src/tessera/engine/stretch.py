@@ -57,8 +57,3 @@ class Stretch:
         if num_steps == 0 or self.end_at(num_steps) < at:
             num_steps += 1
         self.num_steps = min(num_steps, self.num_steps)
-
-    def step_s(self, at: float) -> float:
-        """How long the step takes that runs at ``at``."""
-        index = min(self.num_ended(at), self.num_steps - 1)
-        return self.end_at(index + 1) - self.end_at(index)
