@@ -68,7 +68,7 @@ async def test_a_prompt_that_takes_too_long_is_late(tokenising, router, build):
     assert (await tokenising.tokens(build.request(), DRAFT)).reason == "late"
 
 
-async def test_while_two_are_late_nobody_waits(tokenising, router, build):
+async def test_while_two_are_late_nobody_waits(tokenising, router, faults, build):
     for _ in range(2):
         assert (await tokenising.tokens(build.request(), DRAFT)).reason == "late"
     assert (await tokenising.tokens(build.request(), DRAFT)).reason == "busy"
@@ -76,7 +76,7 @@ async def test_while_two_are_late_nobody_waits(tokenising, router, build):
     router.gate.set()
     await until_nobody_is_late(tokenising)
     patient = await tokenising.tokens(build.text_request(10_000_000), DRAFT)
-    assert patient == DONE
+    assert (patient, faults) == (DONE, [])
 
 
 async def test_longer_texts_may_take_longer(tokenising, router, build):
@@ -141,3 +141,15 @@ async def test_a_client_that_goes_leaves_nothing_behind(router, faults, build):
     await until_nobody_is_late(made)
     assert router.num_calls == 2
     made.close()
+
+
+async def test_closed_nothing_more_is_begun(router, faults, build):
+    made = Tokenising(router, faults.append, budget_s=5.0)
+    asked = [asyncio.create_task(made.tokens(build.request(), DRAFT)) for _ in range(3)]
+    async with asyncio.timeout(5):
+        while router.num_calls < 2:  # noqa: ASYNC110 - threads of their own
+            await asyncio.sleep(0)
+    made.close()
+    router.gate.set()
+    assert [(await each).reason for each in asked] == [None, None, "failed"]
+    assert (router.num_calls, faults) == (2, [])

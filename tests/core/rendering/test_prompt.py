@@ -79,6 +79,8 @@ def test_texts_are_tokenised_once(tokens, memo):
     assert memo.num_hits == 1
     tokens(messages=[*user("a long enough text"), {"role": "assistant", "content": "and its answer, which is new"}])
     assert (memo.num_hits, len(memo.known)) == (2, 2)
+    memo.known = dict.fromkeys(memo.known, (7,))
+    assert tokens(messages=user("a long enough text")).token_ids[1] == 7
 
 
 @pytest.mark.parametrize(
@@ -214,6 +216,7 @@ class TestCompletions:
     def test_ids(self, tokens):
         assert tokens(CompletionsDialect, prompt=[5, 6]).token_ids == (5, 6)
         assert tokens(CompletionsDialect, prompt=[[5, 6]]).token_ids == (5, 6)
+        assert tokens(CompletionsDialect, prompt=[0, (1 << 31) - 1]).token_ids == (0, (1 << 31) - 1)
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -241,6 +244,12 @@ class TestGenerate:
         declared = replace(item(2, num_tokens_declared=2), size_basis=Basis.DECLARED)
         found = tokens(GenerateDialect, items=[declared], token_ids=[1, PAD, PAD, 2], features=self.features)
         assert (found.token_ids, found.spans) == ((1, PAD, PAD, 2), (ItemSpan(0, 1, 2),))
+
+    def test_what_the_client_says_goes_before_what_came_under_the_name(self, tokens, item):
+        tokens(items=[item(3, uuid="a")], messages=user(IMAGE))
+        declared = replace(item(2, uuid="a", num_tokens_declared=2, has_content=False), size_basis=Basis.DECLARED)
+        found = tokens(GenerateDialect, items=[declared], token_ids=[1, PAD, PAD, 2], features=self.features)
+        assert found.items == (declared,)
 
     @pytest.mark.parametrize(
         "body",
