@@ -1,6 +1,7 @@
 """What one server does, on small examples of which every step can be followed."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -146,6 +147,7 @@ def test_preemption_recomputes_and_loses_nothing() -> None:
     engine, events = run(profile, ("a", 0.0, 9, (text(1, 8),)), ("b", 0.1, 9, (text(2, 8),)))
     facts = engine.facts(1e6)
     assert facts.num_preemptions == 1
+    assert facts.prefix_cache == CacheCounters(num_queried=16, num_hit=0)
     assert facts.num_generation_tokens == 18
     assert facts.num_first_tokens == 2
     finished = [event for event in events if isinstance(event, Finished)]
@@ -250,6 +252,13 @@ def test_resetting_caches() -> None:
     assert engine.advance(200.0) == [CacheCleared(200.0)]
     engine.submit(EngineRequest("b", prompt, 1), 200.0)
     assert instants(engine.advance(1e6)) == [("FirstToken", "b", 311.3), ("Finished", "b", 311.3)]
+
+
+def test_to_the_end() -> None:
+    engine = Engine(SECOND)
+    engine.submit(EngineRequest("a", (text(1, 2),), 2), 0.0)
+    assert [kind for kind, _, _ in instants(engine.advance(inf))] == ["FirstToken", "Finished"]
+    assert engine.advance(inf) == []
 
 
 def test_nothing_to_do() -> None:

@@ -219,7 +219,7 @@ contents_of = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(contents_of, st.integers(0, 3)), max_size=40))
 def test_as_if_every_block_were_kept_by_itself(asked: list[tuple[list[Content], int]]) -> None:
     cache, blocks = KVCache(16, SIZE), Blocks(16)

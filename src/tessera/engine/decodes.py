@@ -89,11 +89,12 @@ class Decodes:
 
     def num_new_blocks(self, first: int, num_steps: int) -> int:
         """KV blocks that the steps from the ``first`` coming one on need, 0 being the next."""
-        size = self._block_size
-        num_cycles, rest = divmod(num_steps, size)
+        size, num_by_phase = self._block_size, self._num_by_phase
+        num_blocks = num_steps // size * self.num_sequences
         start = self.num_steps + first
-        partial = sum(self._num_by_phase[-(start + step) % size] for step in range(rest))
-        return num_cycles * self.num_sequences + partial
+        for step in range(start, start + num_steps % size):
+            num_blocks += num_by_phase[-step % size]
+        return num_blocks
 
     def num_steps_within(self, num_blocks: int, first: int, at_most: int) -> int:
         """How many steps from the ``first`` coming one on so many blocks suffice for, no more than ``at_most``."""

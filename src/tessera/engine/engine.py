@@ -121,11 +121,12 @@ class Engine:
         """The state at ``at``. What happened until then is told by the next ``advance``."""
         self._run(at)
         scheduler = self._scheduler
-        num_decoded = self._num_steps_unaccounted(at) * scheduler.decodes.num_sequences
+        num_steps = self._num_steps_unaccounted(at)
+        num_decoded = num_steps * scheduler.decodes.num_sequences
         return EngineFacts(
             num_waiting=len(scheduler.waiting),
             num_running=len(scheduler.running),
-            kv_usage_fraction=self._num_used_blocks(at) / self.profile.num_blocks,
+            kv_usage_fraction=self._num_used_blocks(num_steps) / self.profile.num_blocks,
             num_blocks=self.profile.num_blocks,
             block_size=self.profile.block_size,
             num_first_tokens=self._num_first_tokens,
@@ -183,7 +184,7 @@ class Engine:
     def _run(self, at: float) -> None:
         while True:
             job_at, step_at = self._front_end.next_at, self._step_at
-            if min(job_at, step_at) > at:
+            if min(job_at, step_at) > at or job_at == step_at == inf:
                 return
             # Who is through the front end at the very end of a step is in time for the next one.
             if job_at <= step_at:
@@ -308,10 +309,11 @@ class Engine:
     def _num_steps_unaccounted(self, at: float) -> int:
         return self._stretch.num_ended(at) - self._num_ended if self._stretch else 0
 
-    def _num_used_blocks(self, at: float) -> int:
+    def _num_used_blocks(self, num_more_steps: int) -> int:
+        """KV blocks held when so many steps have ended beyond those accounted for, and the next has begun."""
         if self._stretch is None:
             return self._scheduler.kv.num_used
-        num_begun = min(self._stretch.num_ended(at) + 1, self._stretch.num_steps)
+        num_begun = min(self._num_ended + num_more_steps + 1, self._stretch.num_steps)
         # The blocks of a stretch's first step are taken when it begins, those of others when they end.
         num_taken = max(1, self._num_ended)
         return self._scheduler.num_used_blocks(num_taken - self._num_ended, num_begun - num_taken)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class FailureReason(StrEnum):
@@ -81,16 +82,14 @@ RequestEvent = FirstToken | Finished | Failed
 EngineEvent = RequestEvent | KVEvent
 
 
-@dataclass(frozen=True, slots=True)
-class CacheCounters:
+class CacheCounters(NamedTuple):
     """What a cache was asked and what it had, since the engine's start."""
 
     num_queried: int
     num_hit: int
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineFacts(NamedTuple):
     """An engine's state, as its metrics page would tell it."""
 
     num_waiting: int

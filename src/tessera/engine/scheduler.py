@@ -173,11 +173,13 @@ class Scheduler:
             self._count_admission(sequence)
 
     def _count_admission(self, sequence: Sequence) -> None:
-        ticket = sequence.ticket
-        if sequence.num_tokens == sequence.num_prompt_tokens:
-            self.kv.count(sequence.num_tokens, sequence.num_computed)
-        if ticket.num_cached_tokens is None:
-            ticket.num_cached_tokens = sequence.num_computed
+        """Enter the prefix lookup of a sequence's first admission; what preemption makes it look up again is not."""
+        if sequence.was_admitted:
+            return
+        sequence.was_admitted = True
+        self.kv.count(sequence.num_tokens, sequence.num_computed)
+        if sequence.ticket.num_cached_tokens is None:
+            sequence.ticket.num_cached_tokens = sequence.num_computed
 
     def _add_chunk(self, sequence: Sequence, num_new: int) -> None:
         if num_new:

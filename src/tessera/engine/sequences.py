@@ -31,6 +31,7 @@ class Sequence:
         "order",
         "spans",
         "ticket",
+        "was_admitted",
     )
 
     def __init__(self, ticket: "Ticket", order: int, chain: list[Link], choice: int) -> None:
@@ -57,6 +58,7 @@ class Sequence:
         """The first span that is not wholly computed."""
         self.held_items: set[str] = set()
         """Items that the encoder cache keeps for it."""
+        self.was_admitted = False
         self.is_decoding = False
         self.finish_step = 0
 
