@@ -1,6 +1,12 @@
 """Each family of the page as an operator reads it."""
 
+from dataclasses import replace
+
+import pytest
+
 from tessera.core.facts import Joined, Load, Scraped
+from tessera.core.matching.speed import Sample
+from tessera.core.matching.ttft_cost import TTFTCostProducer
 from tessera.core.types import ModelProfile
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.gauges import pricing_table
@@ -43,6 +49,21 @@ def test_the_fleet_and_what_is_in_flight(build):
     assert found["tessera_inflight_tokens", winner] == 40
     assert found["llm_d_epp_request_running",] == 1
     assert found["tessera_bodies_held_bytes",] == 0
+    service.close()
+
+
+def test_how_fast_endpoints_were_found_to_be(build):
+    """Text at half the configured 10,000 tokens a second, 0.2 s for every request."""
+    producer = TTFTCostProducer(prefill_tokens_per_s=10_000.0)
+    for tokens in range(1000, 5000, 100):
+        producer._learned.add(Sample(group="", num_tokens=tokens, media_s=0.0, ttft_s=0.2 + tokens / 5000))
+    router = build.router()
+    service = service_of(build, replace(router, producers=(*router.producers, producer)))
+    found = rows(service)
+    assert found["tessera_ttft_speed_factor", "", "prefill"] == pytest.approx(2.0)
+    assert found["tessera_ttft_speed_factor", "", "media"] == pytest.approx(2.0)
+    assert found["tessera_ttft_fixed_seconds", ""] == pytest.approx(0.2)
+    assert found["tessera_ttft_speed_samples", ""] == 40
     service.close()
 
 

@@ -100,8 +100,10 @@ class FirstTokenCost:
     """Encoding the media items that neither the KV cache nor the encoder cache holds."""
     processing_s: float = 0.0
     """Preparing the media items that the processor cache lacks, on the CPU."""
+    held_encode_s: float = 0.0
+    """Encoding that the encoder cache is believed to spare; no part of the others."""
     ttft_s: float = 0.0
-    """The predicted time to the first token: all of these and what every request takes."""
+    """The predicted time to the first token: all that stands ahead and what every request takes."""
 
     @property
     def own_s(self) -> float:

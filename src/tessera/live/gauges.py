@@ -8,6 +8,7 @@ from tessera.core.facts import EndpointState
 from tessera.core.fleet import Fleet
 from tessera.core.matching.first_token import FirstTokenTracker
 from tessera.core.matching.inflight_load import InflightLoadProducer
+from tessera.core.matching.ttft_cost import TTFTCostProducer
 from tessera.core.pricing.token import TokenProducer
 from tessera.core.router import Router
 from tessera.core.types import FirstTokenSource
@@ -36,6 +37,7 @@ class RouterGauges:
         yield from self._loads(states)
         yield from self._in_flight(states)
         yield from _prices(self.router)
+        yield from _speeds(self.router)
         yield "tessera_bodies_held_bytes", "Bytes of bodies being read.", (), [((), float(self.budget.held_bytes))]
 
     def _loads(self, states: tuple[EndpointState, ...]) -> Iterator[GaugeFamily]:
@@ -77,3 +79,19 @@ def _prices(router: Router) -> Iterator[GaugeFamily]:
     yield "tessera_estimate_bias", "Typical price over what the engine counted, less 1.", MODEL_MODALITY, biases
     errors = [((row["model"], row["modality"]), row["error_factor"]) for row in priced]
     yield "tessera_estimate_error_factor", "Typical error, as a factor of at least 1.", MODEL_MODALITY, errors
+
+
+def _speeds(router: Router) -> Iterator[GaugeFamily]:
+    producers = [each for each in router.producers if isinstance(each, TTFTCostProducer)][:1]
+    known = [row for producer in producers for row in producer.speeds()]
+    factors = [
+        ((group, work), factor)
+        for group, speed, _ in known
+        for work, factor in (("prefill", speed.prefill_factor), ("media", speed.media_factor))
+    ]
+    text = "Learned seconds of work over those by the configured rates."
+    yield "tessera_ttft_speed_factor", text, ("group", "work"), factors
+    fixed = [((group,), speed.fixed_s) for group, speed, _ in known]
+    yield "tessera_ttft_fixed_seconds", "Learned part of the time to first token that is no work.", ("group",), fixed
+    samples = [((group,), float(number)) for group, _, number in known]
+    yield "tessera_ttft_speed_samples", "First tokens that these stand on.", ("group",), samples

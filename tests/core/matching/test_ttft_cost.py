@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tessera.core.facts import EncoderMatch, FirstToken, FirstTokenCost, Left, Load, PrefixMatch, ProcessorMatch
 from tessera.core.matching.first_token import predicted_first_token_at
-from tessera.core.matching.ttft_cost import TTFTCostProducer
-from tessera.core.types import Candidate, Ending, FirstTokenSource, Outcome
+from tessera.core.matching.ttft_cost import SpeedMode, TTFTCostProducer
+from tessera.core.types import Candidate, Ending, FirstTokenSource, Outcome, Usage
 
 ROUND = {
     "prefill_tokens_per_s": 10_000.0,
@@ -20,6 +20,8 @@ ROUND = {
     "fixed_s": 0.1,
 }
 """Rates to count with in one's head: 1,000 embeddings take 1 + 10 + 10 ms, a megapixel 50 ms."""
+
+APPLYING = {**ROUND, "learning": SpeedMode(mode="apply")}
 
 
 def picture(build, name, index=0, *, num=1000, width=1000, height=1000, **fields):
@@ -193,3 +195,120 @@ def test_what_a_cache_holds_never_makes_an_endpoint_slower(build, kv, more, hold
     holder = candidate(build, kv=kv + more, kv_media=min(kv + more, 2000), encoder=names, processor=names)
     without, with_it = producer.derive(request, [less, holder])
     assert with_it.ttft_s <= without.ttft_s
+
+
+def answered(build, producer, serial, *, tokens, ttft_s, names=(), usage=None, label=None, row=None, **fields):
+    """A request that had endpoint 1 to itself and whose first token came after ``ttft_s``."""
+    endpoint = build.endpoint(1, **({"gpu": label} if label else {}))
+    items = [picture(build, name, index) for index, name in enumerate(names)]
+    priced = build.priced(tokens, items, request_id=f"s{serial}")
+    row = Candidate(endpoint, (row or candidate(build)).facts)
+    (cost,) = producer.derive(priced, [row])
+    made = Candidate(endpoint, {**row.facts, (FirstTokenCost, producer.name): cost})
+    decision = build.decision(priced, build.stage([made]), at=7.0)
+    producer.record(decision)
+    seen = {"first_token_at": 7.0 + ttft_s, "first_token_source": FirstTokenSource.BODY}
+    producer.settle(dataclasses.replace(ended(decision), usage=usage, **(seen | fields)))
+
+
+def teach(build, producer, *, number=40, tokens_per_s=5000.0, label=None, **fields):
+    """Prompts of 1,000 to 4,900 tokens, at half the configured speed and 0.2 s fixed."""
+    for serial in range(number):
+        tokens = 1000 + 100 * serial
+        answered(build, producer, serial, tokens=tokens, ttft_s=0.2 + tokens / tokens_per_s, label=label, **fields)
+
+
+def ttft_of(build, producer, tokens=1000, **labels):
+    (cost,) = producer.match(build.priced(tokens), [build.endpoint(1, **labels)])
+    return cost.ttft_s
+
+
+@pytest.mark.parametrize(("mode", "ttft"), [("apply", 0.4), ("observe", 0.2), ("disabled", 0.2)])
+def test_learned_rates_replace_the_configured_ones_where_they_are_applied(build, mode, ttft):
+    producer = TTFTCostProducer(**ROUND, learning=SpeedMode(mode=mode))
+    teach(build, producer)
+    assert ttft_of(build, producer) == pytest.approx(ttft)
+    known = [(group, speed.prefill_factor) for group, speed, _ in producer.speeds()]
+    assert known == ([] if mode == "disabled" else [("", pytest.approx(2.0))])
+    assert len(producer._alone) == 0
+
+
+def test_what_is_learned_is_only_shown_by_default(build):
+    assert TTFTCostProducer().learning.mode == "observe"
+
+
+def test_groups_by_label_are_learned_apart(build):
+    producer = TTFTCostProducer(**ROUND, learning=SpeedMode(mode="apply", group_label="gpu"))
+    teach(build, producer, label="slow")
+    assert ttft_of(build, producer, gpu="slow") == pytest.approx(0.4)
+    assert ttft_of(build, producer, gpu="fast") == ttft_of(build, producer) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"first_token_source": FirstTokenSource.PREDICTED},
+        {"ending": Ending.ABORTED},
+        {"endpoint": "10.0.0.9:8000"},
+        {"status": 503},
+    ],
+)
+def test_a_first_token_that_was_not_seen_or_not_the_winners_teaches_nothing(build, fields):
+    producer = TTFTCostProducer(**APPLYING)
+    teach(build, producer, **fields)
+    assert ttft_of(build, producer) == pytest.approx(0.2)
+
+
+def test_a_request_that_was_not_alone_teaches_nothing(build):
+    producer = TTFTCostProducer(**APPLYING)
+    decide(build, producer, build.priced(10, request_id="other"))
+    teach(build, producer)
+    assert list(producer.speeds()) == []
+    assert ttft_of(build, producer) == pytest.approx(0.1 + 0.001 + 0.1)
+
+
+def test_the_engines_count_of_computed_tokens_is_learned_from(build):
+    """Believed wholly uncached; the engine had half of it, and took 0.1 ms for each other token as configured."""
+    producer = TTFTCostProducer(**APPLYING)
+    for serial in range(40):
+        tokens = 1000 + 100 * serial
+        usage = Usage(prompt_tokens=tokens, cached_tokens=tokens // 2)
+        answered(build, producer, serial, tokens=tokens, ttft_s=0.1 + tokens / 2 * 1e-4, usage=usage)
+    assert ttft_of(build, producer) == pytest.approx(0.2)
+    for serial in range(200):
+        tokens = 1000 + 100 * (serial % 40)
+        # By usage twice as many tokens as priced, in twice the time.
+        usage = Usage(prompt_tokens=2 * tokens)
+        answered(build, producer, serial + 40, tokens=tokens, ttft_s=0.1 + 2 * tokens * 1e-4, usage=usage)
+    assert ttft_of(build, producer) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("cached", "factor"), [(None, 3.0), (0, 3.0), (64, 3.0), (65, 1.0)])
+def test_media_is_learned_unless_the_engine_denies_what_it_held(build, cached, factor):
+    """Media work of 0.071 s by configuration takes three times as long."""
+    producer = TTFTCostProducer(**APPLYING)
+    teach(build, producer, tokens_per_s=10_000.0)
+    for serial in range(40, 80):
+        computed = 2000 - (cached or 0)
+        answered(
+            build,
+            producer,
+            serial,
+            tokens=1000,
+            names=("a",),
+            ttft_s=0.2 + computed * 1e-4 + 3 * 0.071,
+            usage=Usage(prompt_tokens=2000, cached_tokens=cached),
+        )
+    (cost,) = producer.match(request_of(build, "a"), [build.endpoint()])
+    assert cost.encode_s + cost.processing_s == pytest.approx(0.071 * factor)
+
+
+def test_what_the_encoder_cache_spares_is_told_and_not_counted(build):
+    producer = TTFTCostProducer(**APPLYING)
+    held = {"encoder": "a", "processor": "ab"}
+    (cost,) = producer.derive(request_of(build, "a", "b"), [candidate(build, **held)])
+    assert (cost.held_encode_s, cost.encode_s) == pytest.approx((0.021, 0.021))
+    assert cost.ttft_s == pytest.approx(0.1 + 0.4 + 0.021)
+    covered = candidate(build, kv=1000, kv_media=1000, **held)
+    (cost,) = producer.derive(request_of(build, "a", "b"), [covered])
+    assert cost.held_encode_s == 0.0

@@ -1,8 +1,8 @@
 """How many seconds stand between each endpoint and this request's first token?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tessera.core.facts import (
     EncoderMatch,
@@ -14,10 +14,21 @@ from tessera.core.facts import (
     ProcessorMatch,
     uncached_tokens,
 )
+from tessera.core.matching.alone import Alone, served_alone
 from tessera.core.matching.mm_embeddings_cache import uncovered_items
-from tessera.core.plugin import NamedFacts, Producer, Range, plugin
+from tessera.core.matching.speed import Sample, Speed, SpeedLearning
+from tessera.core.plugin import NamedFacts, Producer, Range, params, plugin
 from tessera.core.pricing.robust import Ring
-from tessera.core.types import Candidate, Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest
+from tessera.core.types import (
+    Candidate,
+    Decision,
+    Endpoint,
+    Finding,
+    Outcome,
+    PricedItem,
+    PricedRequest,
+    Usage,
+)
 
 PIXELS_PER_EMBED = 1024
 """What an item of unknown size is taken to have. Source: Qwen3-VL merges 2 x 2 patches of 16 x 16 pixels."""
@@ -26,6 +37,9 @@ NUM_WORKS = 64
 """Requests whose median work stands for that of others' requests."""
 FIRST_TYPICAL_S = 0.1
 """What stands for it before there is any: about 1,850 tokens at the default rate."""
+
+MAX_CACHED_ERROR_TOKENS = 64
+"""A request with media teaches nothing where the engine's cached tokens are further than this from the belief."""
 
 Seconds = Annotated[float, Range(ge=0, le=60)]
 
@@ -48,6 +62,16 @@ class _Charge:
     num_engine_requests: int
 
 
+@params
+class SpeedMode:
+    """What is done with the first tokens that are seen."""
+
+    mode: Literal["observe", "apply", "disabled"] = "observe"
+    """``observe``: show what first tokens tell; ``apply``: correct the rates by it; ``disabled``: nothing."""
+    group_label: str = ""
+    """Endpoints with the same value of this label are taken to be equally fast; empty: all are."""
+
+
 @plugin("ttft-cost-producer", reads=(PrefixMatch, EncoderMatch, ProcessorMatch), optional_reads=(Load,))
 class TTFTCostProducer(Producer):
     """Predict the seconds to a request's first token at each endpoint, text and media work apart.
@@ -67,10 +91,15 @@ class TTFTCostProducer(Producer):
     the median ``own`` of the last 64 requests. An endpoint that does not answer its scrape
     is taken to have as much ahead as the worst of those that do: it must not look idle.
 
-    The defaults are those of Qwen3-VL-32B on two H200, fitted to llm-d's published table.
-    A common error of all rates changes few decisions; the ratio of media to text does.
-    Memory: one entry for each request in flight, one account for each endpoint with such
-    a request, 64 numbers.
+    The default rates are those of Qwen3-VL-32B on two H200, fitted to llm-d's published
+    table. From requests that had their endpoint to themselves it is learned by which
+    factors text, media and the fixed part differ from them: medians of first tokens that
+    were seen in the answer or counted by the engine, from 32 requests of a kind on,
+    within a factor of 16, apart for each value of ``groupLabel``. It is reckoned with
+    under ``learning: {mode: apply}``, else only shown in the metrics.
+
+    Memory: three entries for each request in flight, two for each endpoint with such a
+    request; 64 groups of at most 512 numbers.
     """
 
     produces = FirstTokenCost
@@ -89,8 +118,13 @@ class TTFTCostProducer(Producer):
     """What every request takes: network, tokenizer, and the step in which its first token comes."""
     prefix_match_info_producer_name: str = PrefixMatch.producer
     """The producer whose prefix matches are taken off."""
+    learning: SpeedMode = SpeedMode()
+    """Learning how fast the endpoints really are."""
 
     def __post_init__(self) -> None:
+        self._alone = Alone()
+        self._learned = SpeedLearning(1.0 / self.prefill_tokens_per_s, self.fixed_s)
+        self._configured = Speed(fixed_s=self.fixed_s)
         self._accounts: dict[str, _Account] = {}
         self._charges: dict[str, list[_Charge]] = {}
         self._works = Ring(NUM_WORKS)
@@ -135,17 +169,27 @@ class TTFTCostProducer(Producer):
                 account.num_engine_requests += decision.request.num_engine_requests
                 charges.append(_Charge(stage.winner.id, cost.own_s, decision.request.num_engine_requests))
                 self._works.add(cost.own_s)
+        winner = decision.primary_stage.winner
+        if winner is not None and self.learning.mode != "disabled":
+            self._alone.sent(decision.request.request_id, winner.id)
         self._typical_s = self._works.median()
 
     def observe(self, event: FleetEvent) -> None:
         """Give back a request's work at its first token."""
         if isinstance(event, FirstToken) and (charges := self._charges.get(event.request_id)):
             self._release(charges)
+            self._alone.first_token(event.request_id)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
-        """Give back what is left."""
+        """Give back what is left, and learn how fast the endpoint was."""
         self._release(self._charges.pop(outcome.request_id, []))
+        if self._alone.ended(outcome.request_id) and (sample := self._sample(outcome)):
+            self._learned.add(sample)
         return ()
+
+    def speeds(self) -> Iterator[tuple[str, Speed, int]]:
+        """(group, what was learned of it, first tokens that it stands on) of each group."""
+        return self._learned.groups()
 
     def encode_s(self, item: PricedItem) -> float:
         """Encoder time of an item."""
@@ -173,14 +217,44 @@ class TTFTCostProducer(Producer):
         return load is not None and load.at is not None
 
     def _cost(self, num_tokens: int, queued: float, candidate: Candidate, media: "_Media | None") -> FirstTokenCost:
-        prefill = num_tokens / self.prefill_tokens_per_s
-        encode, processing = media.work_at(candidate) if media else (0.0, 0.0)
+        speed = self._speed(candidate.endpoint)
+        prefill = num_tokens / self.prefill_tokens_per_s * speed.prefill_factor
+        work = media.work_at(candidate) if media else (0.0, 0.0, 0.0)
+        encode, processing, held = [seconds * speed.media_factor for seconds in work]
         return FirstTokenCost(
             queued_s=queued,
             prefill_s=prefill,
             encode_s=encode,
             processing_s=processing,
-            ttft_s=self.fixed_s + queued + prefill + encode + processing,
+            held_encode_s=held,
+            ttft_s=speed.fixed_s + queued + prefill + encode + processing,
+        )
+
+    def _group(self, endpoint: Endpoint) -> str:
+        return endpoint.labels.get(self.learning.group_label, "") if self.learning.group_label else ""
+
+    def _speed(self, endpoint: Endpoint) -> Speed:
+        return self._learned.of(self._group(endpoint)) if self.learning.mode == "apply" else self._configured
+
+    def _sample(self, outcome: Outcome) -> Sample | None:
+        """What a request that had its endpoint to itself says of its speed, if anything."""
+        decision, row = outcome.decision, served_alone(outcome)
+        if decision is None or row is None:
+            return None
+        believed = row.fact(PrefixMatch, self.prefix_match_info_producer_name)
+        priced, usage = decision.priced, outcome.usage
+        num_tokens = uncached_tokens(priced, [row], self.prefix_match_info_producer_name)[0]
+        if usage is not None and usage.prompt_tokens > 0:
+            num_tokens = _computed_tokens(usage, num_tokens / max(1, priced.num_prompt_tokens))
+        if priced.items and believed is not None and _is_denied(usage, believed, priced):
+            return None
+        media = _Media(self, priced).work_at(row) if priced.items else (0.0, 0.0, 0.0)
+        assert outcome.first_token_at is not None
+        return Sample(
+            group=self._group(row.endpoint),
+            num_tokens=num_tokens,
+            media_s=media[0] + media[1],
+            ttft_s=outcome.first_token_at - decision.at,
         )
 
     def _foreign_s(self, candidate: Candidate) -> float:
@@ -217,8 +291,8 @@ class _Media:
         self.encode_s = {item.identifier: self.rates.encode_s(item) for item in distinct}
         self.processing_s = {item.identifier: self.rates.processing_s(item) for item in distinct}
 
-    def work_at(self, candidate: Candidate) -> tuple[float, float]:
-        """Seconds of encoding and of preparing that the candidate's caches do not save."""
+    def work_at(self, candidate: Candidate) -> tuple[float, float, float]:
+        """Seconds of encoding and of preparing that the candidate's caches do not save; of encoding that one saves."""
         match = candidate.fact(PrefixMatch, self.rates.prefix_match_info_producer_name)
         encoder = candidate.fact(EncoderMatch, EncoderMatch.producer)
         processor = candidate.fact(ProcessorMatch, ProcessorMatch.producer)
@@ -228,4 +302,20 @@ class _Media:
         return (
             sum(self.encode_s[name] for name in needed if name not in encoded),
             sum(seconds for name, seconds in self.processing_s.items() if name not in prepared),
+            sum(self.encode_s[name] for name in needed if name in encoded),
         )
+
+
+def _computed_tokens(usage: Usage, believed_fraction: float) -> int:
+    """Prompt tokens that the engine computed: by its cached tokens, else by the share that was believed uncached."""
+    if usage.cached_tokens is not None:
+        return max(0, usage.prompt_tokens - usage.cached_tokens)
+    return round(usage.prompt_tokens * min(1.0, believed_fraction))
+
+
+def _is_denied(usage: Usage | None, believed: PrefixMatch, priced: PricedRequest) -> bool:
+    """Whether the engine had other tokens cached than was believed, so that other items were encoded too."""
+    if usage is None or usage.cached_tokens is None:
+        return False
+    scale = usage.prompt_tokens / max(1, priced.num_prompt_tokens)
+    return abs(usage.cached_tokens - believed.num_matched_tokens * scale) > MAX_CACHED_ERROR_TOKENS

@@ -74,6 +74,12 @@ class Line:
         """The line's y."""
         return self.intercept + self.slope * x
 
+    def reach(self) -> float:
+        """How far apart the points lie in x, the outer tenths left out; 0 for fewer than two."""
+        xs = sorted(x for x, _ in self._points)
+        outer = len(xs) // 10
+        return xs[-1 - outer] - xs[outer] if xs else 0.0
+
     def spread(self) -> float:
         """Median distance of the points from the line, as a share of y."""
         return median(abs(y - self.at(x)) / y for x, y in self._points if y > 0)
