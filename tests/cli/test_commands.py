@@ -268,6 +268,39 @@ def test_price_counts_text_by_the_configured_tokenizer(served: Path, request_fil
     assert record["num_prompt_tokens"] == 3
 
 
+@pytest.fixture
+def exact(tmp_path: Path, model_folder: Path) -> Path:
+    """A configuration in exact mode, by a model whose tokens are single bytes."""
+    path = tmp_path / "exact.yaml"
+    model = {"path": str(model_folder), "engineModel": MODEL}
+    parameters = {"estimate": {"model": model}, "tokenizer": {"path": str(model_folder)}}
+    plugins = [{"type": "token-producer", "parameters": parameters}, {"type": "precise-prefix-cache-producer"}]
+    path.write_text(json.dumps({"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig", "plugins": plugins}))
+    return path
+
+
+def test_price_and_explain_count_every_token_in_exact_mode(
+    exact: Path, request_file: Path, endpoints: Path, tmp_path: Path
+) -> None:
+    # "<|im_start|>user\n", a marker, 300 cells, a marker, "what is this?", the end, and the assistant's start.
+    num_tokens = 6 + 1 + 300 + 1 + 13 + 2 + 1 + 10
+    priced = as_json("price", request_file, "--config", exact)
+    assert (priced["num_prompt_tokens"], priced["num_text_tokens"]) == (num_tokens, num_tokens - 302)
+    (stage,) = as_json("explain", request_file, "--endpoints", endpoints, "--config", exact)["stages"]
+    facts = [row["facts"]["PrefixMatch/precise-prefix-cache-producer"] for row in stage["candidates"]]
+    assert [(each["num_total_tokens"], each["is_exact"]) for each in facts] == [(num_tokens, True)] * 2
+    seen = json.loads(request_file.read_text())
+    seen["messages"][0]["content"][0]["uuid"] = "u"
+    again = json.loads(json.dumps(seen))
+    again["messages"][0]["content"][0]["image_url"] = None
+    batch = tmp_path / "batch.jsonl"
+    batch.write_text(f"{json.dumps(again)}\n{json.dumps(seen)}\n{json.dumps(again)}\n")
+    result = run("price", "--batch", batch, "--config", exact, "--format", "json")
+    reasons = [each["items"][0]["reason"] for each in json.loads(result.stdout)]
+    assert reasons == ["uuid-only", None, "learned-uuid"]
+    assert result.stderr.count("not tokenised as the engine does it: item-size") == 1
+
+
 def test_price_counts_text_by_the_models_own_tokenizer(request_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
@@ -368,7 +401,7 @@ def test_explain_shows_every_endpoint_and_routes_nothing(request_file: Path, end
     assert record["stages"][0]["winner"] == "10.0.0.2:8000"
     assert record["plan"] == {"default": "10.0.0.2:8000"}
     again = as_json("explain", request_file, "--endpoints", endpoints, "--metrics", metrics)
-    assert again == record
+    assert again | {"wall_at": 0} == record | {"wall_at": 0}
     table = run("explain", request_file, "--endpoints", endpoints).output
     assert "winner" in table
     assert "stale-metrics:2/2" in table

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,7 +60,8 @@ def explain(
         loads = _read_loads(metrics) if metrics else {}
         headers = {":path": path, **parse_headers(header)}
         profile = dataclasses.replace(loaded.profile, uses_pillow=True)
-        asked, draft = Router.read(request.read_bytes(), headers, profile, request_id=request_id, at=0.0, wall_at=0.0)
+        body, now = request.read_bytes(), time.time()
+        asked, draft = Router.read(body, headers, profile, request_id=request_id, at=0.0, wall_at=now)
         prompt = loaded.router.tokenise(asked, draft, TokenMemo()) if loaded.router.renderer else None
     for problem in problems:
         err.print(f"[yellow]warning[/yellow]: {endpoints}: {problem}")

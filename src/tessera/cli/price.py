@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,12 +106,14 @@ class _Served:
     profile: ModelProfile
     router: Router | None = None
     """Of a configuration in exact mode."""
+    memo: TokenMemo = field(default_factory=TokenMemo)
+    """Of all the requests: one may send a picture, a later one only its uuid."""
 
     def price(self, request: InferenceRequest, draft: Draft) -> PricedRequest:
         """The price, by the prompt's token ids where they can be had."""
         if self.router is None:
             return self.producer.price(request)
-        prompt = self.router.tokenise(request, draft, TokenMemo())
+        prompt = self.router.tokenise(request, draft, self.memo)
         if prompt.reason is not None:
             err.print(f"[yellow]warning[/yellow]: the prompt is not tokenised as the engine does it: {prompt.reason}")
         return self.router.weigh(request, prompt)

@@ -5,13 +5,13 @@ import pytest
 from tessera.core.rendering.chat_template import MAX_TEMPLATE_CHARS
 from tessera.core.rendering.unrendered import Reason, Unrendered
 
-from .conftest import template
+from .conftest import strftime, template
 
 USER = {"role": "user", "content": [{"type": "text", "text": "Hi "}]}
 
 
 def rendered(source, messages=(USER,), **given):
-    return template(source, eos_token="<|im_end|>").render(list(messages), **{"kwargs": {}, "wall_at": 0.0} | given)
+    return template(source, eos_token="<|im_end|>").render(list(messages), **{"kwargs": {}, "wall_at": 1e9} | given)
 
 
 def test_blocks_are_trimmed_as_transformers_trims_them():
@@ -24,7 +24,7 @@ def test_blocks_are_trimmed_as_transformers_trims_them():
     [
         ("{{ {'b': 'é<', 'a': [1, none]} | tojson }}", '{"b": "é<", "a": [1, null]}'),
         ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, indent=1) }}", '{\n "a": 2,\n "b": 1\n}'),
-        ("{{ strftime_now('%d %b %Y') }}", "01 Jan 1970"),
+        ("{{ strftime_now('%d %b %Y') }}", "09 Sep 2001"),
         ("{{ eos_token }}{{ bos_token }}", "<|im_end|>"),
         ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
         ("a{% generation %}b{% endgeneration %}c", "abc"),
@@ -50,6 +50,29 @@ def test_what_a_template_may_not_do_leaves_the_prompt_unrendered(source):
     with pytest.raises(Unrendered) as caught:
         rendered(source)
     assert caught.value.reason is Reason.TEMPLATE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("form", "wall_at", "is_told"),
+    [
+        ("%d %b", 86_400 + 5.0, True),
+        ("%d %b", 86_400 + 4.0, False),
+        ("%d %b", 86_400 - 6.0, True),
+        ("%d %b", 86_400 - 5.0, False),
+        ("%H:%M", 30.0, True),
+        ("%H:%M", 57.0, False),
+        ("%H:%M:%S", 30.0, False),
+    ],
+)
+def test_a_time_that_the_engine_may_write_otherwise(form, wall_at, is_told):
+    """It renders some seconds later or earlier, by a clock of its own."""
+    source = "{{ strftime_now('" + form + "') }}"
+    if is_told:
+        assert rendered(source, wall_at=wall_at) == strftime(form, wall_at)
+        return
+    with pytest.raises(Unrendered) as caught:
+        rendered(source, wall_at=wall_at)
+    assert caught.value.reason is Reason.CLOCK
 
 
 def test_only_arguments_that_the_template_asks_for_reach_it():

@@ -54,7 +54,8 @@ class TokenizerChoice:
     path: str
     """A tokenizer.json, or the folder of the model's files that holds one.
 
-    A folder with its chat template gives token ids, where a plugin asks for them (exact mode).
+    A folder with its chat template gives token ids, where a plugin asks for them (exact
+    mode). A template that writes the date takes the router's: the engine's time zone must be the same.
     """
     chat_template: str | None = None
     """The file of the engine's ``--chat-template``; absent: the folder's own."""

@@ -29,6 +29,8 @@ RESERVED: Final = frozenset(
     | {"return_assistant_tokens_mask", "tokenizer_kwargs", "raise_exception"}
 )
 """Template arguments that mean something to the engine beside the template, or that it sets itself."""
+CLOCK_APART_S: Final = 5.0
+"""By which an engine may render a template earlier or later than we do, its clock included."""
 _CONTINUE_MARK = "CONTINUE_FINAL_MESSAGE_TAG "
 
 Strftime = Callable[[str, float], str]
@@ -108,6 +110,8 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
                 strftime_now=partial(_formatted, self._strftime, wall_at),
             )
+        except Unrendered:
+            raise
         except Exception:
             raise Unrendered(Reason.TEMPLATE_FAILED) from None
         return _cut(text, marked[1]) if marked else text
@@ -143,7 +147,10 @@ def _takes_later_systems(source: str) -> bool:
 
 
 def _formatted(strftime: Strftime, wall_at: float, form: str) -> str:
-    return strftime(form, wall_at)
+    text = strftime(form, wall_at)
+    if any(strftime(form, wall_at + apart) != text for apart in (-CLOCK_APART_S, CLOCK_APART_S)):
+        raise Unrendered(Reason.CLOCK)
+    return text
 
 
 def _cut(text: str, final: str) -> str:

@@ -21,6 +21,8 @@ class Reason(StrEnum):
     """A message or part is of a shape that the engine refuses, or that is not followed."""
     TEMPLATE_FAILED = "template-failed"
     """The chat template refuses the conversation, or fails on it."""
+    CLOCK = "clock"
+    """The template writes the time, and the engine may write another, some seconds apart."""
     TEXT = "text"
     """A prompt is too long, or holds what no tokenizer takes."""
     PLACEHOLDERS = "placeholders"
