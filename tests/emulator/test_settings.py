@@ -12,7 +12,7 @@ from tessera.engine.profiles import PROFILES
 
 def test_the_defaults_are_the_documented_server() -> None:
     settings = EmulatorSettings(model="m")
-    assert settings.num_cache_tokens == 740_000
+    assert settings.num_cache_tokens == 738_000
     assert (settings.profile.is_fitted, settings.max_model_len, settings.engine_model) == (True, 262_144, "m")
 
 

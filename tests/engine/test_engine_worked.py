@@ -50,7 +50,7 @@ def test_counters(served: tuple[Engine, list[float]]) -> None:
         num_waiting=0,
         num_running=0,
         kv_usage_fraction=0.0,
-        num_blocks=46_250,
+        num_blocks=46_125,
         block_size=16,
         num_first_tokens=3,
         prefix_cache=CacheCounters(num_queried=3 * 3958, num_hit=(172 + 247) * 16),
