@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tessera.core.facts import Joined, Load, Scraped
+from tessera.core.matching.mm_embeddings_cache import MMEmbeddingsCacheProducer
 from tessera.core.matching.speed import Sample
 from tessera.core.matching.ttft_cost import TTFTCostProducer
 from tessera.core.types import ModelProfile
@@ -64,6 +65,20 @@ def test_how_fast_endpoints_were_found_to_be(build):
     assert found["tessera_ttft_speed_factor", "", "media"] == pytest.approx(2.0)
     assert found["tessera_ttft_fixed_seconds", ""] == pytest.approx(0.2)
     assert found["tessera_ttft_speed_samples", ""] == 40
+    service.close()
+
+
+def test_what_an_encoder_cache_is_believed_to_hold_and_to_have_room_for(build):
+    belief = MMEmbeddingsCacheProducer(cache_size_embeds=1000)
+    router = build.router()
+    service = service_of(build, replace(router, producers=(*router.producers, belief)))
+    endpoint = build.endpoint(1)
+    service.observe(Joined(at=0.0, endpoint=endpoint))
+    belief._held.enter(endpoint.id, {"a": 300, "b": 400}, "r1")
+    belief._held.resize(endpoint.id, 0.5, 0.1)
+    found = rows(service)
+    assert found["tessera_encoder_cache_embeds", endpoint.id] == 400
+    assert found["tessera_encoder_cache_room_embeds", endpoint.id] == 500
     service.close()
 
 

@@ -8,6 +8,7 @@ from tessera.core.facts import EndpointState
 from tessera.core.fleet import Fleet
 from tessera.core.matching.first_token import FirstTokenTracker
 from tessera.core.matching.inflight_load import InflightLoadProducer
+from tessera.core.matching.mm_embeddings_cache import MMEmbeddingsCacheProducer
 from tessera.core.matching.ttft_cost import TTFTCostProducer
 from tessera.core.pricing.token import TokenProducer
 from tessera.core.router import Router
@@ -38,6 +39,7 @@ class RouterGauges:
         yield from self._in_flight(states)
         yield from _prices(self.router)
         yield from _speeds(self.router)
+        yield from self._encoder_caches(states)
         yield "tessera_bodies_held_bytes", "Bytes of bodies being read.", (), [((), float(self.budget.held_bytes))]
 
     def _loads(self, states: tuple[EndpointState, ...]) -> Iterator[GaugeFamily]:
@@ -66,6 +68,15 @@ class RouterGauges:
         tokens = [((name,), float(load.num_uncached_tokens)) for name, load in in_flight]
         yield "tessera_inflight_tokens", "Uncached tokens before their first token.", ("endpoint",), tokens
         yield "llm_d_epp_request_running", "Requests sent and not ended.", (), [((), float(len(self.open)))]
+
+    def _encoder_caches(self, states: tuple[EndpointState, ...]) -> Iterator[GaugeFamily]:
+        beliefs = [each for each in self.router.producers if isinstance(each, MMEmbeddingsCacheProducer)][:1]
+        pairs = [(belief, state.endpoint.id) for belief in beliefs for state in states]
+        held = [((name,), float(belief.num_embeds_of(name))) for belief, name in pairs]
+        yield "tessera_encoder_cache_embeds", "Embeddings that it is believed to hold.", ("endpoint",), held
+        room = [((name,), float(belief.room_of(name))) for belief, name in pairs]
+        text = "Embeddings that its cache is believed to have room for; slow first tokens behind hits shrink it."
+        yield "tessera_encoder_cache_room_embeds", text, ("endpoint",), room
 
 
 def pricing_table(router: Router) -> list[dict[str, Any]]:

@@ -212,3 +212,33 @@ class Caches(RuleBasedStateMachine):
 def test_any_order_of_events(build):
     machine = type("Machine", (Caches,), {"build": build})
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
+
+
+def test_less_room_forgets_the_oldest_and_takes_no_more():
+    made = held(("x", 4), ("y", 3), ("z", 3))
+    made.enter("b", {"x": 10}, "r")
+    made.resize("a", 0.65, 0.1)
+    assert (list(made.names("a")), made.weight("a"), made.room("a")) == (["y", "z"], 6, 6)
+    made.enter("a", {"w": 3}, "new")
+    assert list(made.names("a")) == ["z", "w"]
+    made.enter("a", {"huge": 50}, "new")
+    assert (list(made.names("a")), made.weight("a")) == (["huge"], 6)
+    assert (made.room("b"), list(made.names("b"))) == (10, ["x"])
+
+
+def test_room_stays_between_the_least_fraction_and_all_of_it():
+    made = held(("x", 1))
+    made.resize("a", 0.001, 0.25)
+    assert made.room("a") == 2
+    made.resize("a", 1000.0, 0.25)
+    assert made.room("a") == CAPACITY
+    made.resize("unknown", 0.5, 0.25)
+    assert not made.knows("unknown")
+
+
+def test_a_new_process_begins_with_all_of_its_room():
+    made = held(("x", 1))
+    made.resize("a", 0.5, 0.1)
+    made.observe(scraped("a", started_at=1.0))
+    made.observe(scraped("a", started_at=2.0))
+    assert (made.room("a"), list(made.names("a"))) == (CAPACITY, [])

@@ -15,6 +15,8 @@ class _Cache:
     held: OrderedDict[str, tuple[int, str]] = field(default_factory=OrderedDict)
     """Name -> weight, and the id of the request that used it last."""
     weight: int = 0
+    room_fraction: float = 1.0
+    """Of the capacity, what it is believed to have."""
     process_start_at: float | None = None
     num_first_tokens: int | None = None
 
@@ -28,6 +30,7 @@ class _Cache:
         names = list(self.held)
         self.held.clear()
         self.weight = 0
+        self.room_fraction = 1.0
         return names
 
     def has_restarted(self, event: Scraped) -> bool:
@@ -88,13 +91,36 @@ class HeldMedia:
         room for the largest item that they accept.
         """
         cache = self._caches.setdefault(endpoint_id, _Cache())
+        room = self._room(cache)
         for name, weight in weights.items():
             cache.take(name)
-            taken = min(max(1, weight), self._capacity)
-            while cache.weight + taken > self._capacity:
-                cache.take(next(iter(cache.held)))
+            taken = min(max(1, weight), room)
+            self._make_room(cache, room - taken)
             cache.held[name] = (taken, request_id)
             cache.weight += taken
+
+    def room(self, endpoint_id: str) -> int:
+        """What the weights of an endpoint's names may sum up to."""
+        return self._room(self._caches.get(endpoint_id, _EMPTY))
+
+    def resize(self, endpoint_id: str, factor: float, least_fraction: float) -> None:
+        """The endpoint holds less or more than was believed, by ``factor``; between ``least_fraction`` and all of it.
+
+        What no longer fits is forgotten, the least recently used first. A new process
+        begins with the whole capacity again.
+        """
+        cache = self._caches.get(endpoint_id)
+        if cache is not None:
+            cache.room_fraction = min(1.0, max(least_fraction, cache.room_fraction * factor))
+            self._make_room(cache, self._room(cache))
+
+    def _room(self, cache: _Cache) -> int:
+        return max(1, int(self._capacity * cache.room_fraction))
+
+    @staticmethod
+    def _make_room(cache: _Cache, limit: int) -> None:
+        while cache.weight > limit:
+            cache.take(next(iter(cache.held)))
 
     def withdraw(self, endpoint_id: str, names: Iterable[str], request_id: str) -> None:
         """The endpoint did not use these names for that request after all; what another one used since stays."""

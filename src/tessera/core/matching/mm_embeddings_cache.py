@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Annotated, Final
 
-from tessera.core.facts import EncoderMatch, FleetEvent, PrefixMatch
+from tessera.core.facts import EncoderMatch, FirstToken, FleetEvent, PrefixMatch
+from tessera.core.matching.claimed_hits import ClaimedHits
 from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.media.size import Reason
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
@@ -24,6 +25,12 @@ for Qwen3-VL on an H200 that is the largest item, 16,384 (18 pictures of 1280x72
 """
 MB_PER_ENTRY: Final = 2
 """What llm-d takes for an item's size. Source: ``mm-embeddings-cache-producer`` of llm-d-router."""
+SHRUNK_BY: Final = 0.9
+"""What a hit that was none leaves of an endpoint's size."""
+GROWN_BY: Final = 1.01
+"""What a hit that was one adds to it again: where one claim in ten fails, the size stays."""
+LEAST_FRACTION: Final = 1 / 16
+"""Of the size that was configured: it shrinks no further."""
 
 
 def encoding_stage(decision: Decision) -> Stage:
@@ -63,7 +70,11 @@ class MMEmbeddingsCacheProducer(Producer):
     winner of the stage ``encode`` where there is one, else the endpoint that serves.
     An item that the predicted KV match covers is not encoded, so it is neither entered
     nor refreshed. What a failed request entered is taken back, and an endpoint that
-    leaves or starts anew holds nothing. Memory: at most ``cacheSizeEmbeds``
+    leaves or starts anew holds nothing. Where ``ttft-cost-producer`` predicts first tokens,
+    those behind claimed hits correct the size: a request that had its endpoint to itself and
+    took as long as if it had encoded shrinks the endpoint's cache by a tenth, down to a
+    sixteenth; one that was as fast as claimed lets it grow by a hundredth, up to what was
+    configured. Memory: at most ``cacheSizeEmbeds``
     identifiers of at most 1,024 characters for each endpoint; far fewer with real
     media, whose items have tens to thousands of embeddings.
     """
@@ -82,6 +93,7 @@ class MMEmbeddingsCacheProducer(Producer):
         self._counts_entries = megabytes is not None and self.cache_size_embeds is None
         entries = max(1, (megabytes or 0) // MB_PER_ENTRY)
         self._held = HeldMedia(entries if self._counts_entries else self.cache_size_embeds or CACHE_SIZE_EMBEDS)
+        self._claims = ClaimedHits()
 
     def optional_reads_of(self) -> NamedFacts:
         """Prefix matches, of the named producer."""
@@ -103,22 +115,32 @@ class MMEmbeddingsCacheProducer(Producer):
         """Embeddings that the endpoint is believed to hold; entries where the size is llm-d's."""
         return self._held.weight(endpoint_id)
 
+    def room_of(self, endpoint_id: str) -> int:
+        """Embeddings that the endpoint is believed to have room for; entries where the size is llm-d's."""
+        return self._held.room(endpoint_id)
+
     def record(self, decision: Decision) -> None:
         """Enter what the winner will encode."""
         stage = encoding_stage(decision)
+        self._claims.sent(decision)
         if decision.priced.items and stage.winner is not None:
             self._enter(decision, stage, stage.winner.id)
 
     def observe(self, event: FleetEvent) -> None:
         """Forget what an endpoint held that is gone or started anew."""
         self._held.observe(event)
+        if isinstance(event, FirstToken):
+            self._claims.first_token(event.request_id)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
-        """Take back what was not encoded where it was expected, and enter it where it was.
+        """Take back what was not encoded where it was expected, and enter it where it was; learn from claimed hits.
 
         Who served says nothing of a stage of its own that encodes.
         """
-        decision = outcome.decision
+        decision, was_held = outcome.decision, self._claims.held(outcome)
+        if was_held is not None and decision is not None and decision.primary_stage.winner is not None:
+            factor = GROWN_BY if was_held else SHRUNK_BY
+            self._held.resize(decision.primary_stage.winner.id, factor, LEAST_FRACTION)
         if decision is None or not decision.priced.items:
             return ()
         stage = encoding_stage(decision)
