@@ -94,6 +94,8 @@ class FirstTokenCost:
 
     queued_s: float = 0.0
     """Work of requests that were sent there and have no first token yet."""
+    num_waiting: int = 0
+    """Those requests."""
     prefill_s: float = 0.0
     """Computing the prompt tokens that no KV cache holds."""
     encode_s: float = 0.0

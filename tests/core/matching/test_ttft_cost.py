@@ -114,8 +114,10 @@ def test_own_work_is_queued_until_the_first_token(build):
     one, other = producer.match(build.priced(500), [build.endpoint(1), build.endpoint(2)])
     assert (one.queued_s, one.ttft_s) == pytest.approx((0.2, 0.1 + 0.2 + 0.05))
     assert other.queued_s == 0.0
+    assert (one.num_waiting, other.num_waiting) == (2, 0)
     producer.observe(first_token("r1"))
     producer.observe(first_token("r1"))
+    assert producer.match(build.priced(500), [build.endpoint(1)])[0].num_waiting == 1
     assert producer.queued_s("10.0.0.1:8000") == pytest.approx(0.1)
 
 
@@ -129,6 +131,7 @@ def test_what_others_have_waiting_counts_as_our_median_request(build, waiting, q
     row = Candidate(row.endpoint, {**row.facts, (Load, Load.producer): Load(num_waiting=waiting, at=0.0)})
     (cost,) = producer.derive(build.priced(500), [row])
     assert cost.queued_s == pytest.approx(queued)
+    assert cost.num_waiting == max(3, waiting or 0)
 
 
 def test_who_does_not_answer_its_scrape_is_taken_to_be_as_busy_as_the_worst_of_the_others(build):

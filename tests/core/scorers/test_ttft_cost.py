@@ -5,11 +5,12 @@ from tessera.core.scorers.ttft_cost import TTFTCostScorer
 from tessera.core.types import Candidate
 
 
-def rows(build, *costs):
-    """Candidates by (queued, prefill, encode, processing) seconds."""
+def rows(build, *costs, waiting=(0, 0, 0)):
+    """Candidates by (queued, prefill, encode, processing) seconds, and how many wait at each."""
     made = []
     for number, (queued, prefill, encode, processing) in enumerate(costs, 1):
-        fact = FirstTokenCost(queued_s=queued, prefill_s=prefill, encode_s=encode, processing_s=processing)
+        ahead = {"queued_s": queued, "num_waiting": waiting[number - 1]}
+        fact = FirstTokenCost(**ahead, prefill_s=prefill, encode_s=encode, processing_s=processing)
         made.append(Candidate(build.endpoint(number), {(FirstTokenCost, FirstTokenCost.producer): fact}))
     return made
 
@@ -29,12 +30,20 @@ def test_seconds_behind_the_best_with_own_work_at_its_price(build, price, scores
     assert scorer.score(build.priced(), table) == pytest.approx(scores)
 
 
-def test_at_the_shipped_price_a_spill_must_spare_nine_times_its_work(build):
-    """0.27 s of work elsewhere against 0.07 s here: the queue here may be 9 x 0.2 = 1.8 s longer."""
-    for queued, winner in ((1.79, 0), (1.81, 1)):
-        scores = TTFTCostScorer().score(build.priced(), rows(build, (queued, 0.07, 0, 0), (0, 0.17, 0.05, 0.05)))
+@pytest.mark.parametrize(("waiting", "price"), [((0, 0), 0.5), ((3, 0), 2.0), ((7, 8), 8.0), ((40, 2), 8.0)])
+def test_own_work_is_dear_where_many_wait(build, waiting, price):
+    """0.27 s of work elsewhere against 0.07 s here: the queue here may be (1 + price) x 0.2 s longer."""
+    border = (1 + price) * 0.2
+    for queued, winner in ((border - 0.01, 0), (border + 0.01, 1)):
+        table = rows(build, (queued, 0.07, 0, 0), (0, 0.17, 0.05, 0.05), waiting=waiting)
+        scores = TTFTCostScorer().score(build.priced(), table)
         assert scores.index(max(scores)) == winner
         assert scores[1 - winner] == pytest.approx(1 - 0.01 / 60)
+
+
+def test_a_least_price_above_the_greatest_is_told():
+    assert [name for name, _ in TTFTCostScorer(own_work_price=9).cautions()] == ["ownWorkPrice"]
+    assert list(TTFTCostScorer(own_work_price=8).cautions()) == []
 
 
 def test_nobody_is_rated_as_nobody(build):

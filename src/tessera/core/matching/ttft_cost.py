@@ -150,6 +150,11 @@ class TTFTCostProducer(Producer):
         rows = zip(tokens, self._queued(candidates), candidates, strict=True)
         return [self._cost(num_tokens, queued_s, candidate, media) for num_tokens, queued_s, candidate in rows]
 
+    def num_waiting(self, candidate: Candidate) -> int:
+        """Requests that an endpoint has ahead of a new one: ours, and what others have waiting there."""
+        account = self._accounts.get(candidate.endpoint.id)
+        return (account.num_charges if account else 0) + self._num_foreign(candidate)
+
     def queued_s(self, endpoint_id: str) -> float:
         """Work of ours that an endpoint has ahead of a new request."""
         account = self._accounts.get(endpoint_id)
@@ -204,7 +209,7 @@ class TTFTCostProducer(Producer):
 
     def _queued(self, candidates: Sequence[Candidate]) -> list[float]:
         """Seconds of work ahead at each; whose page is not known has at least as much as the worst of the others."""
-        queued = [self.queued_s(each.endpoint.id) + self._foreign_s(each) for each in candidates]
+        queued = [self.queued_s(each.endpoint.id) + self._typical_s * self._num_foreign(each) for each in candidates]
         known = [self._is_known(each) for each in candidates]
         if all(known):
             return queued
@@ -223,6 +228,7 @@ class TTFTCostProducer(Producer):
         encode, processing, held = [seconds * speed.media_factor for seconds in work]
         return FirstTokenCost(
             queued_s=queued,
+            num_waiting=self.num_waiting(candidate),
             prefill_s=prefill,
             encode_s=encode,
             processing_s=processing,
@@ -257,13 +263,13 @@ class TTFTCostProducer(Producer):
             ttft_s=outcome.first_token_at - decision.at,
         )
 
-    def _foreign_s(self, candidate: Candidate) -> float:
-        """Work that others have waiting there."""
+    def _num_foreign(self, candidate: Candidate) -> int:
+        """Requests that others have waiting there."""
         load = candidate.fact(Load, Load.producer)
         if load is None or not load.num_waiting:
-            return 0.0
+            return 0
         account = self._accounts.get(candidate.endpoint.id)
-        return self._typical_s * max(0, load.num_waiting - (account.num_engine_requests if account else 0))
+        return max(0, load.num_waiting - (account.num_engine_requests if account else 0))
 
     def _release(self, charges: list[_Charge]) -> None:
         for charge in charges:
