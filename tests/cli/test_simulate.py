@@ -138,3 +138,22 @@ def workers_of(pid: int) -> list[int]:
     """The processes in which a command runs its runs."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(each) for each in children if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def test_a_picture_of_each_scenario(scenario, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text(SCENARIO)
+    result = run(scenario, "--jobs", "1", "--seeds", "1", "--plot", tmp_path / "one.png")
+    assert result.exit_code == 0, result.output
+    result = run(scenario, other, "--jobs", "1", "--seeds", "1", "--plot", tmp_path / "two.svg")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in tmp_path.glob("*.[ps][nv]g")) == ["one.png", "two-other.svg", "two-small.svg"]
+
+
+def test_what_cannot_be_drawn_is_told_before_anything_runs(scenario, tmp_path):
+    result = run(scenario, "--plot", tmp_path / "one.gif")
+    assert result.exit_code == 2
+    assert "--plot: got 'one.gif', expected a name that ends in" in result.output
+    result = run(scenario, scenario, "--plot", tmp_path / "one.png")
+    assert result.exit_code == 2
+    assert "one name" in result.output

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from tessera.cli.options import Format, FormatOption, err, out, print_json, said_plainly
 from tessera.core.errors import ConfigError, Problem
+from tessera.sim.plot import check, draw
 from tessera.sim.policies import shipped_policies
 from tessera.sim.report import report_of
 from tessera.sim.run import Row, perform, runs_of
@@ -34,6 +36,14 @@ def simulate(
         str | None, typer.Option(help="How many seeds, or 10:14 for those from 10 to 14.", show_default=False)
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List scenarios and policies, and stop.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the figures against the rates: a .png, .svg or .pdf; of several scenarios, one file each, "
+            "OUT-SCENARIO.png. Needs the extra `plot`.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; as many as there are cores.", min=1)] = None,
     format_: FormatOption = Format.TABLE,
 ) -> None:
@@ -44,6 +54,7 @@ def simulate(
 
         tessera simulate article
         tessera simulate never-repeated --policy llm-d-multimodal --policy my.yaml --rates 40:60:10 --seeds 3
+        tessera simulate question-first --plot question-first.png
     """
     with said_plainly():
         if list_:
@@ -52,12 +63,36 @@ def simulate(
         if not scenarios:
             raise ConfigError([Problem("", "name a scenario or a file; --list shows what is shipped")])
         chosen = [_changed(load_scenario(name), policy, rates) for name in scenarios]
+        pictures = _pictures(plot, chosen)
         reports = [_run(each, _seeds(seeds, each), jobs or os.cpu_count() or 1) for each in chosen]
+        _draw(reports, pictures)
     if format_ is Format.JSON:
         print_json(reports if len(reports) > 1 else reports[0])
         return
     for report in reports:
         _print_report(report)
+
+
+def _pictures(path: Path | None, scenarios: Sequence[Scenario]) -> list[Path]:
+    """Where each scenario is drawn; nothing where none is.
+
+    Raises:
+        ConfigError: something cannot be drawn there, or two scenarios would have one file.
+    """
+    if path is None:
+        return []
+    found = [path if len(scenarios) == 1 else path.with_stem(f"{path.stem}-{each.name}") for each in scenarios]
+    if len(set(found)) < len(found):
+        raise ConfigError([Problem("--plot", "two of the scenarios have one name; draw them one by one")])
+    for scenario, each in zip(scenarios, found, strict=True):
+        check(each, len(scenario.policies))
+    return found
+
+
+def _draw(reports: Sequence[dict[str, Any]], pictures: Sequence[Path]) -> None:
+    for report, path in zip(reports, pictures, strict=False):
+        draw(report, path)
+        err.print(f"drawn: {path}", markup=False)
 
 
 def _changed(scenario: Scenario, policies: list[str] | None, rates: str | None) -> Scenario:
