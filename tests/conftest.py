@@ -26,6 +26,7 @@ from tessera.core.types import (
     PricedRequest,
     Stage,
 )
+from tessera.core.work import Work
 
 from .models import write_model
 
@@ -91,8 +92,8 @@ class Build:
             size_basis=Basis.EXACT,
         )
 
-    def stage(self, candidates, winner=0, profile="default"):
-        """A stage in which the candidate of that index won and all others follow."""
+    def stage(self, candidates, winner=0, profile="default", **fields):
+        """A stage in which the candidate of that index won and all others follow; its profile names its work."""
         won = (candidates[winner].endpoint,) if winner is not None else ()
         rest = tuple(c.endpoint for c in candidates if c.endpoint not in won)
         return Stage(
@@ -105,6 +106,8 @@ class Build:
             winners=won,
             runner_up=rest[0] if rest else None,
             fallbacks=rest[:2],
+            work=next((work for work in Work if work == profile), None),
+            **fields,
         )
 
     def decision(self, priced=None, *stages, **fields):

@@ -12,10 +12,10 @@ HANDLERS = {cls.type: cls for cls in registered(Handler).values()}
 
 @pytest.mark.parametrize("type_name", HANDLERS)
 def test_runs_each_profile_at_most_once_and_ends(type_name, build):
-    handler, profiles, done = HANDLERS[type_name](), ("default",), {}
-    assert handler.primary(profiles) in profiles
+    handler, profiles, done = HANDLERS[type_name](), ("decode",), {}
+    assert handler.primary(build.priced(), profiles) in profiles
     while (name := handler.next_profile(build.priced(), profiles, done)) is not None:
         assert name in profiles
         assert name not in done
         done[name] = build.stage([build.candidate()], profile=name)
-    assert handler.primary(profiles) in done
+    assert handler.primary(build.priced(), profiles) in done

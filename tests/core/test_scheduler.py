@@ -196,7 +196,7 @@ class TwoProfiles(Handler):
     def next_profile(self, request, profiles, done):
         return next((name for name in ("encode", "decode") if name not in done), None)
 
-    def primary(self, profiles):
+    def primary(self, request, profiles):
         return "decode"
 
 

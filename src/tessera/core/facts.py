@@ -1,10 +1,11 @@
 """What is known of endpoints: facts for one decision, and the events by which the fleet changes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tessera.core.types import Candidate, Endpoint, F, FactKey, FirstTokenSource, PricedRequest
+from tessera.core.types import Candidate, Endpoint, F, FactKey, FirstTokenSource, PricedItem, PricedRequest
+from tessera.core.work import StageEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,34 @@ class ProcessorMatch:
     identifiers: frozenset[str]
 
 
+PIXELS_PER_EMBED = 1024
+"""What an item of unknown size is taken to have. Source: Qwen3-VL merges 2 x 2 patches of 16 x 16 pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaRates:
+    """How long an endpoint takes for a media item; by default as Qwen3-VL-32B on two H200 does."""
+
+    encode_s_per_item: float = 0.003
+    encode_s_per_embed: float = 10.1e-6
+    encode_s_per_embed_squared: float = 5.5e-9
+    processing_s_per_megapixel: float = 0.0293
+    factor: float = 1.0
+    """All of it times this, as was learned."""
+
+    def encode_s(self, item: PricedItem) -> float:
+        """Encoder time of an item."""
+        num = item.num_embeds
+        each = self.encode_s_per_embed + self.encode_s_per_embed_squared * num
+        return self.factor * (self.encode_s_per_item + each * num)
+
+    def processing_s(self, item: PricedItem) -> float:
+        """CPU time of an item; where its size is unknown, by its embeddings."""
+        width, height, frames = item.item.width, item.item.height, item.item.num_frames
+        known = width * height * (frames or 1) if width and height else item.num_embeds * PIXELS_PER_EMBED
+        return self.factor * self.processing_s_per_megapixel * known / 1e6
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstTokenCost:
     """What stands between an endpoint and this request's first token, in predicted seconds."""
@@ -106,11 +135,25 @@ class FirstTokenCost:
     """Encoding that the encoder cache is believed to spare; no part of the others."""
     ttft_s: float = 0.0
     """The predicted time to the first token: all that stands ahead and what every request takes."""
+    rates: MediaRates = field(default=MediaRates(), repr=False)
+    """What encoding and preparing of an item would take there."""
 
     @property
     def own_s(self) -> float:
         """This request's own work there."""
         return self.prefill_s + self.encode_s + self.processing_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSource:
+    """Who holds more of this request's prompt in its KV cache than an endpoint does, and could give it."""
+
+    producer: ClassVar[str] = "p2p-source-producer"
+
+    endpoint_id: str | None = None
+    """``ip:port``; nothing where nobody holds enough more."""
+    num_more_tokens: int = 0
+    """Prompt tokens that it holds beyond the endpoint's own."""
 
 
 def uncached_tokens(
@@ -288,4 +331,4 @@ class KVCleared:
 
 KVEvent = KVStored | KVRemoved | KVCleared
 
-FleetEvent = Joined | Left | Scraped | FirstToken | KVEvent
+FleetEvent = Joined | Left | Scraped | FirstToken | StageEnded | KVEvent

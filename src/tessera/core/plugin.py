@@ -16,6 +16,7 @@ from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
 from tessera.core.facts import FleetEvent
 from tessera.core.headers import NO_HEADERS
+from tessera.core.rng import Rng
 from tessera.core.types import (
     Candidate,
     Decision,
@@ -27,9 +28,9 @@ from tessera.core.types import (
     Outcome,
     PricedItem,
     PricedRequest,
-    Rng,
     Stage,
 )
+from tessera.core.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,10 @@ class Plugin:
         """Headers for the answer that ``served`` gives to the client. A question: it changes nothing."""
         return {}
 
+    def request_headers(self, decision: Decision) -> Mapping[str, str]:
+        """Headers for the endpoint that gets the request, which no client may set. A question: it changes nothing."""
+        return {}
+
     def close(self) -> None:
         """Give back what the plugin holds."""
 
@@ -229,6 +234,15 @@ class Picker(Plugin):
         """Indices of the winners, best first; at least one where there is a candidate."""
         raise NotImplementedError
 
+    def share_out(
+        self, request: PricedRequest, candidates: Sequence[Candidate], totals: Sequence[float], rng: Rng
+    ) -> Mapping[str, int] | None:
+        """Identifier of each distinct item -> index of who gets it; nothing from a picker for whole requests.
+
+        Of a stage that encodes, this is asked instead of ``pick``.
+        """
+        return None
+
 
 class Handler(Plugin):
     """Says which profiles run, in which order, and whose winner gets the client's request."""
@@ -239,9 +253,28 @@ class Handler(Plugin):
         """The next profile to run, or nothing when the decision is complete."""
         raise NotImplementedError
 
-    def primary(self, profiles: Sequence[str]) -> str:
-        """The profile whose winner receives the client's request."""
+    def primary(self, request: PricedRequest, profiles: Sequence[str]) -> str:
+        """The profile whose winner receives the client's request; raises RequestError where the client names none."""
         raise NotImplementedError
+
+    def work_of(self, profile: str) -> Work | None:
+        """The part of the work that a profile's winners do; nothing where they do all of it."""
+        return None
+
+    def narrowed(self, request: PricedRequest, profile: str, done: Mapping[str, Stage]) -> PricedRequest:
+        """The request as a profile sees it: with those of its items that concern it."""
+        return request
+
+    def deciders_named(self) -> Iterable[tuple[str, str]]:
+        """Names of the deciders that it asks, each behind the path of its parameter."""
+        return ()
+
+    def bind(self, deciders: Mapping[str, "Decider"]) -> None:
+        """Take the deciders that ``deciders_named`` names, by their names."""
+
+    def check_profiles(self, profiles: Sequence[str]) -> Iterable[tuple[str, str]]:
+        """Problems with the profiles that there are: (parameter path, message)."""
+        return ()
 
 
 class Decider(Plugin):
@@ -249,9 +282,13 @@ class Decider(Plugin):
 
     kind = "decider"
 
-    def wants(self, request: PricedRequest, primary: Stage) -> bool:
-        """Whether the stage should run."""
+    def wants(self, request: PricedRequest, computing: Stage) -> bool:
+        """Whether the stage should run; else the winner of ``computing``, at least one, does its work too."""
         raise NotImplementedError
+
+    def items(self, request: PricedRequest, computing: Stage) -> tuple[PricedItem, ...]:
+        """The distinct items that the stage should get, prompt order, where it runs."""
+        return request.distinct_items()
 
 
 class Pricer(Plugin):

@@ -1,8 +1,19 @@
 """Which way does a tie break? The same way for the same seed and request, live, simulated and in a dry run."""
 
 from hashlib import blake2b
+from typing import Protocol
 
 _MASK = (1 << 64) - 1
+
+
+class Rng(Protocol):
+    """The randomness that a decision may use, seeded from config seed and request id."""
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+
+    def below(self, bound: int) -> int:
+        """An integer in [0, ``bound``); ``bound`` is at least 1."""
 
 
 class SeededRng:

@@ -11,10 +11,12 @@ from typing import Any
 from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
 from tessera.core.facts import UNKNOWN_LOAD, FleetEvent, FleetView, Load
+from tessera.core.matching.divided import computing_stage, sent_away
 from tessera.core.plugin import Plugin, Pricer, Producer
 from tessera.core.reading import read_request
 from tessera.core.rendering.prompt import PromptRenderer, PromptTokens, TokenMemo
 from tessera.core.rendering.unrendered import Reason, Unrendered
+from tessera.core.rng import Rng
 from tessera.core.scheduler import Scheduler
 from tessera.core.types import (
     Basis,
@@ -28,9 +30,10 @@ from tessera.core.types import (
     Outcome,
     PricedRequest,
     Rejection,
-    Rng,
 )
+from tessera.core.work import Work
 
+_OPTIONAL = (Work.ENCODE, Work.PREFILL)
 STALE_AFTER_S = 2.0
 """A scrape older than this is not believed; llm-d's ``--metrics-staleness-threshold``."""
 
@@ -47,6 +50,8 @@ class Router:
     renderer: PromptRenderer | None = None
     """What makes token ids of prompts; nothing outside exact mode."""
     stale_after_s: float = STALE_AFTER_S
+    advising: tuple[Plugin, ...] = ()
+    """Every plugin that adds headers to requests."""
     answering: tuple[Plugin, ...] = ()
     """Every plugin that adds headers to answers; where there is one, gateways must show us answers' headers."""
 
@@ -106,23 +111,24 @@ class Router:
         priced = self.weigh(request, prompt)
         endpoints, loads, guesses = self._allowed(request, view, at)
         candidates = self._match(priced, endpoints, loads)
-        primary = self.scheduler.handler.primary(tuple(self.scheduler.profiles))
+        primary = self.scheduler.handler.primary(priced, tuple(self.scheduler.profiles))
         guesses += [f"{each.reason}:{each.index}" for each in priced.items if each.reason]
         guesses += [f"approximate:{priced.untokenised}"] if priced.untokenised else []
         stages, rejection = self.scheduler.schedule(priced, candidates, rng)
         guesses += dict.fromkeys(note.guess for stage in stages for note in stage.notes.values() if note.guess)
+        guesses += [f"no-{each.work}-endpoint" for each in stages if each.work in _OPTIONAL and not each.winners]
         if not candidates:
             of = f" of the {len(request.subset)} that the gateway allows" if request.subset is not None else ""
             rejection = Rejection(reason=DropReason.NO_ENDPOINTS, filter=None, message=f"the pool has no endpoint{of}")
-        return Decision(
+        decision = Decision(
             priced=priced,
             at=at,
             stages=stages,
             primary=primary,
-            plan={stage.profile: stage.winner.id for stage in stages if stage.winner},
             guesses=(*request.guesses, *guesses),
             rejection=rejection,
         )
+        return decision if rejection else replace(decision, plan=_plan(decision))
 
     def observe(self, event: FleetEvent) -> None:
         """Tell every memory that the fleet changed; raises as ``settle``."""
@@ -144,6 +150,14 @@ class Router:
         found: dict[str, str] = {}
         for plugin in self.answering:
             found = {**plugin.answer_headers(decision, served), **found}
+        assert all(text.isascii() and text.isprintable() for text in found.values()), "a header's value is one line"
+        return found
+
+    def request_headers(self, decision: Decision) -> dict[str, str]:
+        """What to add to the headers of a request that was not rejected; of two values for one name, the first."""
+        found: dict[str, str] = {}
+        for plugin in self.advising:
+            found = {**plugin.request_headers(decision), **found}
         assert all(text.isascii() and text.isprintable() for text in found.values()), "a header's value is one line"
         return found
 
@@ -187,6 +201,15 @@ class Router:
             for row, fact in zip(facts, producer.derive(priced, candidates), strict=True):
                 row[key] = fact
         return candidates
+
+
+def _plan(decision: Decision) -> dict[str, str]:
+    """Whom each profile chose, several with commas; where media is encoded apart, who encodes each item, by index."""
+    plan = {each.profile: ",".join([one.id for one in each.winners]) for each in decision.stages if each.winners}
+    away = {each.identifier: encoder for encoder, items in sent_away(decision).items() for each in items}
+    here = computing_stage(decision).winners[0].id
+    items = decision.priced.items if away else ()
+    return plan | {str(each.index): away.get(each.identifier, here) for each in items}
 
 
 def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:

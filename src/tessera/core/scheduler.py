@@ -1,11 +1,20 @@
 """Who gets the request? Profiles of filters, weighted scorers and a picker, run over one table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tessera.core.facts import Table
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
-from tessera.core.types import Candidate, Endpoint, Note, PricedRequest, Rejection, Rng, Stage
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, Endpoint, Note, PricedRequest, Rejection, Stage
+from tessera.core.work import EncodePlan, Work
+
+MAX_TOLD_CHARS = 7_000
+"""A header with who encodes what may be so long; HTTP servers refuse lines of 8,190."""
+_TOO_LONG = Note(
+    f"who encodes what would take more than {MAX_TOLD_CHARS} characters of a header: items are dealt out in turn",
+    guess="encode-plan-too-long",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +44,12 @@ class Scheduler:
         names = tuple(self.profiles)
         done: dict[str, Stage] = {}
         rejection: Rejection | None = None
-        primary = self.handler.primary(names)
+        primary = self.handler.primary(request, names)
         while (name := self.handler.next_profile(request, names, done)) is not None:
-            done[name], refused = self._run(self.profiles[name], request, table, rng)
+            narrowed = self.handler.narrowed(request, name, done)
+            done[name], refused = self._run(self.profiles[name], narrowed, table, rng)
+            if done[name].work is Work.ENCODE and (won := done[name].winners):
+                done[name] = replace(done[name], encodes=done[name].encodes or _dealt_out(request, won))
             if refused and name == primary:
                 rejection = refused
                 break
@@ -63,7 +75,13 @@ class Scheduler:
                 dropped_by |= {id(candidate): each.name for candidate in left if id(candidate) not in stay}
                 left = Table([candidate for candidate in left if id(candidate) in stay])
         columns, totals = _score(profile, request, left)
-        winners, runner_up, fallbacks = self._take(profile.picker, request, left, totals, rng)
+        work = self.handler.work_of(profile.name)
+        shares = profile.picker.share_out(request, left, totals, rng) if work is Work.ENCODE and left else None
+        won = list(dict.fromkeys(shares.values())) if shares else None
+        winners, runner_up, fallbacks = self._take(profile.picker, request, left, totals, rng, won)
+        encodes = _told(shares, left, fallbacks) if shares else None
+        if shares and encodes is None:
+            notes[profile.picker.name] = _TOO_LONG
         stage = Stage(
             profile=profile.name,
             candidates=candidates,
@@ -75,18 +93,43 @@ class Scheduler:
             runner_up=runner_up,
             fallbacks=fallbacks,
             notes=notes,
+            work=work,
+            encodes=encodes,
         )
         return stage, rejection
 
     def _take(
-        self, picker: Picker, request: PricedRequest, left: Sequence[Candidate], totals: Sequence[float], rng: Rng
+        self,
+        picker: Picker,
+        request: PricedRequest,
+        left: Sequence[Candidate],
+        totals: Sequence[float],
+        rng: Rng,
+        won: list[int] | None,
     ) -> tuple[tuple[Endpoint, ...], Endpoint | None, tuple[Endpoint, ...]]:
         if not left:
             return (), None, ()
-        won = picker.pick(request, left, totals, rng)
+        won = picker.pick(request, left, totals, rng) if won is None else won
         winners = tuple(left[index].endpoint for index in won)
         endpoints = [left[index].endpoint for index in _best_behind(won, totals, max(1, self.num_fallbacks), rng)]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
+
+
+def _told(shares: Mapping[str, int], left: Sequence[Candidate], spares: Sequence[Endpoint]) -> EncodePlan | None:
+    """The plan of a picker that shares items out; nothing where it is too long to be told."""
+    by_item = {name: left[index].endpoint.id for name, index in shares.items()}
+    num_chars = sum(len(each) + 6 for each in by_item.values())
+    plan = EncodePlan(by_item, tuple([each.id for each in spares]), is_told=True)
+    return plan if num_chars <= MAX_TOLD_CHARS else None
+
+
+def _dealt_out(request: PricedRequest, winners: Sequence[Endpoint]) -> EncodePlan:
+    """What an endpoint does that knows its encoders alone: item i of all the distinct ones goes to encoder i mod n.
+
+    Source: llm-d's routing sidecar.
+    """
+    items = enumerate(request.distinct_items())
+    return EncodePlan({each.identifier: winners[index % len(winners)].id for index, each in items})
 
 
 def _best_behind(won: Sequence[int], totals: Sequence[float], limit: int, rng: Rng) -> list[int]:

@@ -1,7 +1,4 @@
-"""The spine: what was asked, what it weighs, what was chosen, what came of it.
-
-Each is frozen and holds the one before it; of a body, only what tells its text apart, and its media and their sizes.
-"""
+"""The spine: what was asked, what it weighs, what was chosen, what came of it; frozen, each holds the one before it."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from tessera.core.errors import DropReason
 from tessera.core.headers import KEPT_HEADERS
 from tessera.core.parts import MediaItem, Prompt, TextTokens
+from tessera.core.work import EncodePlan, StageEnded, Work
 
 
 class Basis(IntEnum):
@@ -280,6 +278,10 @@ class Stage:
     """By total, behind the winners."""
     notes: Mapping[str, Note] = field(default_factory=dict)
     """By filter name: what it did and why, of those that say it."""
+    work: Work | None = None
+    """The part of the work that its winners do; nothing where one endpoint does all of it."""
+    encodes: EncodePlan | None = None
+    """Of a stage that encodes: who gets which item."""
 
     @property
     def winner(self) -> Endpoint | None:
@@ -311,7 +313,7 @@ class Decision:
     primary: str
     """The profile whose winner receives the client's request."""
     plan: Mapping[str, str] = field(default_factory=dict)
-    """Stage name (or media index) -> ``ip:port``."""
+    """Profile, or where media is encoded apart a media index -> ``ip:port``."""
     guesses: tuple[str, ...] = ()
     """Each fallback and each piece of missing knowledge that this decision stands on."""
     rejection: Rejection | None = None
@@ -325,6 +327,10 @@ class Decision:
     def primary_stage(self) -> Stage:
         """The stage whose winner receives the client's request."""
         return next(stage for stage in self.stages if stage.profile == self.primary)
+
+    def stage_of(self, work: Work) -> Stage | None:
+        """The stage that chose somebody for that part of the work, if one did."""
+        return next((stage for stage in self.stages if stage.work is work and stage.winners), None)
 
     @property
     def destinations(self) -> tuple[Endpoint, ...]:
@@ -381,6 +387,8 @@ class Outcome:
     """Upstream attempts of the proxy, where it says so."""
     refusal: str | None = None
     """The error's code, where the router itself answered the client."""
+    stages: tuple[StageEnded, ...] = ()
+    """How each part of the work ended, as far as it was told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,13 +396,3 @@ class Finding:
     """Something that ``settle`` noticed and an operator should read."""
 
     message: str
-
-
-class Rng(Protocol):
-    """The randomness that a decision may use, seeded from config seed and request id."""
-
-    def random(self) -> float:
-        """A float in [0, 1)."""
-
-    def below(self, bound: int) -> int:
-        """An integer in [0, ``bound``); ``bound`` is at least 1."""

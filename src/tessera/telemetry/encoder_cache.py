@@ -5,13 +5,14 @@ count only the endpoint that served, so that hits over queries are the share of 
 that were not encoded again, as far as the belief is right.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from tessera.core.facts import EncoderMatch
-from tessera.core.matching.mm_embeddings_cache import encoding_stage, identified_items
-from tessera.core.types import Candidate, Decision, Ending, Outcome
+from tessera.core.matching.divided import computing_stage, row_of, sent_away
+from tessera.core.media.size import Reason
+from tessera.core.types import Candidate, Decision, Ending, Outcome, PricedItem
 
 HIT_RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -46,27 +47,32 @@ class EncoderCacheMetrics:
         decision = outcome.decision
         if decision is None or not decision.priced.items or outcome.ending is Ending.FAILED:
             return
-        items = identified_items(decision.priced)
-        row = _encoder(decision, outcome.endpoint)
-        match = next((fact for (kind, _), fact in row.facts.items() if kind is EncoderMatch), None) if row else None
-        if row is None or match is None or not items:
-            return
-        endpoint = self._endpoint_label(row.endpoint.id)
-        num_hits = 0
-        for each in items:
-            modality = str(each.item.modality)
+        num_hits = num_items = 0
+        for row, item in _encoders(decision, outcome.endpoint):
+            match = next((fact for (kind, _), fact in row.facts.items() if kind is EncoderMatch), None)
+            if match is None or item.item.reason == Reason.NO_CONTENT:
+                continue
+            modality = str(item.item.modality)
+            num_items += 1
             self._queries.labels(modality).inc()
-            if each.identifier in match.identifiers:
+            if item.identifier in match.identifiers:
                 num_hits += 1
-                self._hits.labels(endpoint, modality).inc()
-        self._ratio.observe(num_hits / len(items))
+                self._hits.labels(self._endpoint_label(row.endpoint.id), modality).inc()
+        if num_items:
+            self._ratio.observe(num_hits / num_items)
 
 
-def _encoder(decision: Decision, served: str | None) -> Candidate | None:
-    """The endpoint that encoded: who served, unless a stage of its own did; as the decision saw it."""
-    stage = encoding_stage(decision)
-    if stage.winner is None:
-        return None
-    is_own_stage = stage is not decision.primary_stage
-    endpoint_id = stage.winner.id if is_own_stage or served is None else served
-    return next((each for each in stage.candidates if each.endpoint.id == endpoint_id), None)
+def _encoders(decision: Decision, served: str | None) -> Iterator[tuple[Candidate, PricedItem]]:
+    """Each distinct item with the endpoint that encodes it, as the decision saw it.
+
+    An encoder apart, else who computes the prompt: who served, unless prefill is apart.
+    """
+    stage = computing_stage(decision)
+    away = {item.identifier: encoder for encoder, items in sent_away(decision).items() for item in items}
+    here = stage.winner.id if stage.winner else None
+    if stage is decision.primary_stage and served is not None:
+        here = served
+    for item in decision.priced.distinct_items():
+        row = row_of(decision, away.get(item.identifier, here or ""))
+        if row is not None:
+            yield row, item

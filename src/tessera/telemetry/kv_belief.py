@@ -11,8 +11,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 
 from tessera.core.facts import Load, PrefixMatch
-from tessera.core.matching.approx_prefix_cache import PREFILL_PROFILE
 from tessera.core.types import Candidate, Decision, Ending, Outcome, Usage
+from tessera.core.work import Work
 
 BLOCK_SIZE: Final = 16
 """Tokens of a block where an endpoint's page does not say it: vLLM's default."""
@@ -72,9 +72,8 @@ class KVBeliefMetrics:
 
 def _is_of_one_engine(decision: Decision) -> bool:
     """Whether an answer's cached tokens are those of the one prompt on the one engine that served it."""
-    others = [stage for stage in decision.stages if stage.profile != decision.primary]
-    has_prefill = any(stage.profile == PREFILL_PROFILE and stage.winner is not None for stage in others)
-    return decision.request.num_engine_requests == 1 and not has_prefill
+    prefill = decision.stage_of(Work.PREFILL)
+    return decision.request.num_engine_requests == 1 and prefill in (None, decision.primary_stage)
 
 
 def _served_by(decision: Decision, served: str | None) -> Candidate | None:

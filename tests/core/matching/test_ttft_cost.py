@@ -90,19 +90,19 @@ def test_a_picture_that_stands_twice_is_encoded_once(build):
 
 def test_an_item_of_unknown_size_has_1024_pixels_an_embedding_and_a_clip_all_its_frames(build):
     producer = TTFTCostProducer(**ROUND)
-    assert producer.processing_s(picture(build, "a", width=None, height=None)) == pytest.approx(0.05 * 1.024)
-    assert producer.processing_s(picture(build, "a", num_frames=8)) == pytest.approx(0.05 * 8)
+    assert producer.rates.processing_s(picture(build, "a", width=None, height=None)) == pytest.approx(0.05 * 1.024)
+    assert producer.rates.processing_s(picture(build, "a", num_frames=8)) == pytest.approx(0.05 * 8)
 
 
 def test_the_defaults_are_those_of_the_fit(build):
     producer = TTFTCostProducer()
     small = picture(build, "a", num=900, width=1280, height=720)
     assert (
-        producer.encode_s(small)
+        producer.rates.encode_s(small)
         == pytest.approx(0.003 + 900 * 10.1e-6 + 900 * 900 * 5.5e-9)
         == pytest.approx(0.0165, abs=1e-4)
     )
-    assert producer.processing_s(small) == pytest.approx(0.027, abs=1e-4)
+    assert producer.rates.processing_s(small) == pytest.approx(0.027, abs=1e-4)
     (cost,) = producer.match(build.priced(18_500), [build.endpoint()])
     assert cost.ttft_s == pytest.approx(1.06)
 

@@ -15,7 +15,8 @@ from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.media.digests import text_hash
 from tessera.core.media.size import Reason
 from tessera.core.plugin import Filter, Range, plugin
-from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedRequest
 
 MAX_GONE: Final = 65_536
 """Uuids that are remembered of endpoints that left or started anew."""

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from tessera.core.errors import DropReason
 from tessera.core.facts import InFlightLoad, facts_of
 from tessera.core.plugin import Filter, NamedFacts, Range, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("concurrency-detector", reads=(InFlightLoad,))

@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from tessera.core.filters.role import ROLE_LABEL, RoleFilter
+from tessera.core.filters.role import RoleFilter
 from tessera.core.plugin import plugin
+from tessera.core.roles import DECODE_ROLES, ROLE_LABEL
 from tessera.core.types import Endpoint
 
 
@@ -15,7 +16,7 @@ class DecodeFilter(RoleFilter):
     encode-prefill-decode, and those without a role.
     """
 
-    roles: ClassVar = frozenset({"decode", "prefill-decode", "both", "encode-prefill-decode"})
+    roles: ClassVar = DECODE_ROLES
     accepts_unlabelled: ClassVar = True
 
 

@@ -5,7 +5,8 @@ from dataclasses import field
 from typing import Literal
 
 from tessera.core.plugin import Filter, params, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @params

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from tessera.core.filters.role import RoleFilter
 from tessera.core.plugin import plugin
+from tessera.core.roles import PREFILL_ROLES
 
 
 @plugin("prefill-filter")
@@ -14,4 +15,4 @@ class PrefillFilter(RoleFilter):
     or encode-prefill-decode.
     """
 
-    roles: ClassVar = frozenset({"prefill", "encode-prefill", "prefill-decode", "both", "encode-prefill-decode"})
+    roles: ClassVar = PREFILL_ROLES

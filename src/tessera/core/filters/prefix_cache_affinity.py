@@ -6,7 +6,8 @@ from typing import Annotated, Final, Literal
 
 from tessera.core.facts import InFlightLoad, PrefixMatch
 from tessera.core.plugin import Filter, NamedFacts, Range, plugin
-from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedRequest
 
 NUM_WATCHED: Final = 1000
 """Requests with a match after which a threshold that none of them met is reported."""

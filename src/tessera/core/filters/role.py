@@ -1,15 +1,15 @@
 """Which endpoints play the role that this stage needs?
 
-The role is the label ``llm-d.ai/role``. Source: llm-d's disaggregation docs.
+The role is the label ``llm-d.ai/role``.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 from tessera.core.plugin import Filter
-from tessera.core.types import Candidate, PricedRequest, Rng
-
-ROLE_LABEL = "llm-d.ai/role"
+from tessera.core.rng import Rng
+from tessera.core.roles import ROLE_LABEL
+from tessera.core.types import Candidate, PricedRequest
 
 
 class RoleFilter(Filter):

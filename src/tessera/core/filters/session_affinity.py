@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tessera.core.matching.session_plugin import SessionPlugin
 from tessera.core.plugin import Filter, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("session-affinity-filter")

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from tessera.core.facts import Load, facts_of
 from tessera.core.plugin import Filter, GoDuration, Range, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("utilization-detector", reads=(Load,))

@@ -14,6 +14,6 @@ class SingleProfileHandler(Handler):
         """The profile, then nothing."""
         return None if done else profiles[0]
 
-    def primary(self, profiles: Sequence[str]) -> str:
+    def primary(self, request: PricedRequest, profiles: Sequence[str]) -> str:
         """The profile."""
         return profiles[0]

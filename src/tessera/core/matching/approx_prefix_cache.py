@@ -6,14 +6,14 @@ from typing import Annotated, Final, Literal
 
 from tessera.core.facts import FleetEvent, Joined, Left, Load, PrefixMatch, Scraped
 from tessera.core.matching.atoms import Chain, chains
+from tessera.core.matching.divided import kv_stages, prefill_failed
 from tessera.core.matching.prefix_index import PrefixIndex
 from tessera.core.plugin import Producer, Range, plugin
 from tessera.core.types import Candidate, Decision, Ending, Endpoint, Finding, Outcome, PricedRequest, Stage, Usage
+from tessera.core.work import Work
 
 MAX_CAPACITY_TOKENS: Final = 1 << 26
 """A metrics page that claims a larger cache is taken at this."""
-PREFILL_PROFILE: Final = "prefill"
-"""The stage whose winner computes the prompt beside the primary one, as in llm-d."""
 
 _INDEX_BLOCK_TOKENS = 64
 _DEFAULT_BLOCK_TOKENS = 16
@@ -102,10 +102,10 @@ class ApproxPrefixCacheProducer(Producer):
         return [facts[each] for each in held]
 
     def record(self, decision: Decision) -> None:
-        """Enter the prompt for the winner of the primary stage and of a stage named ``prefill``."""
+        """Enter the prompt for who computes it, and for who decodes it: its KV goes to both."""
         made = self._chains(decision.priced)
-        for stage in decision.stages:
-            if stage.winner is not None and stage.profile in {decision.primary, PREFILL_PROFILE}:
+        for stage in kv_stages(decision):
+            if stage.winner is not None:
                 candidate = stage.candidate_of(stage.winner)
                 self._engine(candidate).capacity = self._capacity(candidate)
                 self._enter(stage.winner.id, made, decision.at)
@@ -131,7 +131,9 @@ class ApproxPrefixCacheProducer(Producer):
         decision, usage = outcome.decision, outcome.usage
         if decision is None or decision.rejection is not None or usage is None or outcome.ending is not Ending.FINISHED:
             return ()
-        stage = decision.primary_stage
+        stage, prefill = decision.primary_stage, decision.stage_of(Work.PREFILL)
+        if prefill is not None and prefill_failed(outcome):
+            self._not_computed(prefill, decision)
         winner = stage.winner.id if stage.winner else None
         server = outcome.endpoint or winner
         engine = self._engines.get(server) if server else None
@@ -139,7 +141,7 @@ class ApproxPrefixCacheProducer(Producer):
             return ()
         if server != winner:
             self._enter(server, self._chains(decision.priced), decision.at)
-        elif all(each.profile != PREFILL_PROFILE for each in decision.stages):
+        elif prefill is None:
             self._correct(stage, decision, usage)
         self._index.charge(server, usage.completion_tokens or 0, engine.capacity)
         return ()
@@ -166,6 +168,16 @@ class ApproxPrefixCacheProducer(Producer):
         kept = made[0].num_starting_before(allowed)
         if kept < len(made[0].keys) and claimed > (made[0].ends[kept - 1] if kept else 0):
             self._index.drop(stage.winner.id, made[0].keys[kept:], decision.at)
+
+    def _not_computed(self, stage: Stage, decision: Decision) -> None:
+        """Drop what a stage's winner was expected to compute and did not."""
+        assert stage.winner is not None
+        believed = stage.candidate_of(stage.winner).fact(PrefixMatch, self.name)
+        made = self._chains(decision.priced)
+        claimed = believed.num_matched_tokens if believed is not None and len(made) == 1 else 0
+        for chain in made:
+            kept = chain.num_starting_before(claimed) if claimed else 0
+            self._index.drop(stage.winner.id, chain.keys[kept:], decision.at)
 
     def _chains(self, priced: PricedRequest) -> tuple[Chain, ...]:
         """The request's chains; those of the last one asked for are kept, since it is matched and recorded."""

@@ -20,6 +20,8 @@ from tessera.core.facts import (
     Scraped,
     num_uncached_tokens,
 )
+from tessera.core.matching.divided import computing_stage, row_of, sent_away
+from tessera.core.matching.encode_shares import cost_s
 from tessera.core.types import Decision, FirstTokenSource
 
 NUM_SCRAPES = 20
@@ -39,13 +41,22 @@ PREFILL_TOKENS_PER_S = 15_928.0
 
 
 def predicted_first_token_at(decision: Decision) -> float:
-    """When a request's first token is expected: as its winner's cost says, else by the uncached tokens queued there."""
-    winner = decision.primary_stage.winner
-    assert winner is not None, "a decision without rejection has a winner"
-    candidate = decision.primary_stage.candidate_of(winner)
+    """When a request's first token is expected: by the cost where its prompt is computed, else by the tokens there.
+
+    Media that is encoded apart is encoded before, by all encoders at once.
+    """
+    stage = computing_stage(decision)
+    assert stage.winner is not None, "a decision without rejection has a winner"
+    candidate = stage.candidate_of(stage.winner)
     cost = candidate.fact(FirstTokenCost, FirstTokenCost.producer)
     if cost is not None:
-        return decision.at + cost.ttft_s
+        encoded_s, away = 0.0, sent_away(decision)
+        for encoder, items in away.items():
+            if (row := row_of(decision, encoder)) is not None:
+                ahead_s = row[FirstTokenCost].queued_s
+                encoded_s = max(encoded_s, ahead_s + sum(cost_s(item, row) for item in items))
+        spared_s = sum(cost.rates.encode_s(item) for items in away.values() for item in items)
+        return decision.at + cost.ttft_s - min(cost.encode_s, spared_s) + encoded_s
     ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
     queued = ahead.num_uncached_tokens if ahead else 0
     return decision.at + (queued + num_uncached_tokens(decision.priced, candidate)) / PREFILL_TOKENS_PER_S

@@ -1,25 +1,33 @@
 """How much of what we sent is each endpoint still working on?
 
 Two ledgers. Requests, media items and bytes count until a request's end;
-uncached tokens and encode work until its first token. Both are charged in
-``record``, at decision time, so that the next decision already sees them.
+uncached tokens and encode work until its first token. What is done on an endpoint
+apart, encode or prefill, counts until that is over, at the latest until the first
+token. All is charged in ``record``, at decision time, so that the next decision
+already sees it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, PrefixMatch, num_uncached_tokens
+from tessera.core.matching.divided import computing_stage, kept_items, sent_away
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
-from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
+from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest, Stage
+from tessera.core.work import StageEnded, Work
+
+_Charges = list[tuple[str, InFlightLoad]]
+"""Endpoint ids and what each is charged with."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What one request holds: per endpoint id, what ends with it and what ends with its first token."""
+    """What one request holds: what ends with it, with its first token, and with a stage at an endpoint."""
 
-    until_end: list[tuple[str, InFlightLoad]] = field(default_factory=list)
-    until_first_token: list[tuple[str, InFlightLoad]] = field(default_factory=list)
+    until_end: _Charges = field(default_factory=list)
+    until_first_token: _Charges = field(default_factory=list)
+    until_stage: dict[tuple[Work, str], _Charges] = field(default_factory=dict)
 
 
 @plugin("inflight-load-producer", optional_reads=(PrefixMatch,))
@@ -27,7 +35,9 @@ class InflightLoadProducer(Producer):
     """Count what this router has sent to each endpoint and not yet seen the end of.
 
     Uncached tokens are the prompt's tokens less what the endpoint's KV cache is
-    believed to hold. Memory: one entry for each request in flight, one account for
+    believed to hold. Of stages on endpoints of their own, an encoder is charged with the
+    items that it was given, who prefills with the uncached tokens and the other items,
+    and who decodes with the request. Memory: one entry for each request in flight, one account for
     each endpoint with such a request.
     """
 
@@ -62,38 +72,61 @@ class InflightLoadProducer(Producer):
         return self._accounts.get(endpoint_id, _IDLE)
 
     def record(self, decision: Decision) -> None:
-        """Charge the winner of every stage."""
+        """Charge each endpoint with the part of the work that it does."""
         entry = self._entries.setdefault(decision.request.request_id, _Entry())
-        priced = decision.priced
-        items = priced.distinct_items()
+        for endpoint_id, items in sent_away(decision).items():
+            load = replace(_media(items), num_requests=1, encode_embeds=sum(item.num_embeds for item in items))
+            self._charge(entry.until_stage.setdefault((Work.ENCODE, endpoint_id), []), endpoint_id, load)
+        computing = computing_stage(decision)
         for stage in decision.stages:
-            if stage.winner is None:
-                continue
-            candidate = stage.candidate_of(stage.winner)
-            uncached = num_uncached_tokens(priced, candidate, self.prefix_match_info_producer_name)
-            until_end = InFlightLoad(
-                num_requests=1,
-                num_uncached_tokens=self._output_tokens(priced),
-                num_items=len(items),
-                media_bytes=sum(item.item.num_bytes for item in items),
-            )
-            until_first = InFlightLoad(num_uncached_tokens=uncached, encode_embeds=priced.num_embeds)
-            entry.until_end.append((stage.winner.id, until_end))
-            entry.until_first_token.append((stage.winner.id, until_first))
-            for load in (until_end, until_first):
-                self._accounts[stage.winner.id] = _sum(self.load_of(stage.winner.id), load, 1)
+            if stage.winner is not None and stage.work is not Work.ENCODE:
+                computes = stage is computing or stage.work is None
+                self._charge_prompt(entry, decision, stage, stage.winner.id, computes=computes)
 
     def observe(self, event: FleetEvent) -> None:
-        """Give back tokens and encode work at the first token; an endpoint that leaves keeps its entries' sums."""
+        """Give back what ends with a stage or with the first token; an endpoint that leaves keeps its entries' sums."""
         if isinstance(event, FirstToken) and (entry := self._entries.get(event.request_id)):
-            self._release(entry.until_first_token)
+            self._release_before_first_token(entry)
+        elif isinstance(event, StageEnded) and (entry := self._entries.get(event.request_id)):
+            self._release(entry.until_stage.pop((event.stage, event.endpoint_id), []))
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
         """Give back everything that is left."""
         if entry := self._entries.pop(outcome.request_id, None):
-            self._release(entry.until_first_token)
+            self._release_before_first_token(entry)
             self._release(entry.until_end)
         return ()
+
+    def _charge_prompt(
+        self, entry: _Entry, decision: Decision, stage: Stage, endpoint_id: str, *, computes: bool
+    ) -> None:
+        """Charge who computes the prompt, who decodes it, or who does both."""
+        priced = decision.priced
+        output = InFlightLoad(num_requests=1, num_uncached_tokens=self._output_tokens(priced))
+        if not computes:
+            self._charge(entry.until_end, endpoint_id, output)
+            return
+        candidate = stage.candidate_of(stage.winners[0])
+        work = InFlightLoad(
+            num_uncached_tokens=num_uncached_tokens(priced, candidate, self.prefix_match_info_producer_name),
+            encode_embeds=sum(item.num_embeds for item in kept_items(decision)),
+        )
+        media = _media(priced.distinct_items())
+        if stage.work is Work.PREFILL:
+            load = _sum(replace(media, num_requests=1), work, 1)
+            self._charge(entry.until_stage.setdefault((Work.PREFILL, endpoint_id), []), endpoint_id, load)
+        else:
+            self._charge(entry.until_end, endpoint_id, _sum(media, output, 1))
+            self._charge(entry.until_first_token, endpoint_id, work)
+
+    def _charge(self, charges: _Charges, endpoint_id: str, load: InFlightLoad) -> None:
+        charges.append((endpoint_id, load))
+        self._accounts[endpoint_id] = _sum(self.load_of(endpoint_id), load, 1)
+
+    def _release_before_first_token(self, entry: _Entry) -> None:
+        for charges in (*entry.until_stage.values(), entry.until_first_token):
+            self._release(charges)
+        entry.until_stage.clear()
 
     def _output_tokens(self, priced: PricedRequest) -> int:
         if not self.add_estimated_output_tokens:
@@ -102,7 +135,7 @@ class InflightLoadProducer(Producer):
         expected = round(priced.num_prompt_tokens * self.output_ratio)
         return min([expected, *(cap for cap in caps if cap is not None)])
 
-    def _release(self, charges: list[tuple[str, InFlightLoad]]) -> None:
+    def _release(self, charges: _Charges) -> None:
         for endpoint_id, load in charges:
             left = _sum(self._accounts[endpoint_id], load, -1)
             if left.num_requests or left.num_uncached_tokens or left.encode_embeds:
@@ -113,6 +146,10 @@ class InflightLoadProducer(Producer):
 
 
 _IDLE = InFlightLoad()
+
+
+def _media(items: Sequence[PricedItem]) -> InFlightLoad:
+    return InFlightLoad(num_items=len(items), media_bytes=sum(item.item.num_bytes for item in items))
 
 
 def _sum(load: InFlightLoad, other: InFlightLoad, sign: int) -> InFlightLoad:

@@ -5,18 +5,19 @@ it was last encoded, until as many embeddings as the cache has room for came aft
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Annotated, Final
 
 from tessera.core.facts import EncoderMatch, FirstToken, FleetEvent, PrefixMatch
 from tessera.core.matching.claimed_hits import ClaimedHits
+from tessera.core.matching.divided import computing_stage, kept_items, prefill_failed, sent_away
 from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.media.size import Reason
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
 from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest, Stage
+from tessera.core.work import StageEnded, Work
 
-ENCODE: Final = "encode"
-"""Name of the profile whose winner encodes for the others, where there is one."""
 CACHE_SIZE_EMBEDS: Final = 16_384
 """Embeddings an encoder cache has room for.
 
@@ -31,12 +32,6 @@ GROWN_BY: Final = 1.01
 """What a hit that was one adds to it again: where one claim in ten fails, the size stays."""
 LEAST_FRACTION: Final = 1 / 16
 """Of the size that was configured: it shrinks no further."""
-
-
-def encoding_stage(decision: Decision) -> Stage:
-    """The stage whose winner runs the encoder: ``encode`` where that chose somebody, else the primary one."""
-    chosen = (stage for stage in decision.stages if stage.profile == ENCODE and stage.winner is not None)
-    return next(chosen, decision.primary_stage)
 
 
 def identified_items(request: PricedRequest) -> tuple[PricedItem, ...]:
@@ -67,16 +62,19 @@ class MMEmbeddingsCacheProducer(Producer):
 
     One LRU for each endpoint, bounded in embeddings as the engine's cache is; an item
     weighs its embeddings. An item is entered for the endpoint that encodes it: the
-    winner of the stage ``encode`` where there is one, else the endpoint that serves.
-    An item that the predicted KV match covers is not encoded, so it is neither entered
-    nor refreshed. What a failed request entered is taken back, and an endpoint that
-    leaves or starts anew holds nothing. Where ``ttft-cost-producer`` predicts first tokens,
-    those behind claimed hits correct the size: a request that had its endpoint to itself and
-    took as long as if it had encoded shrinks the endpoint's cache by a tenth, down to a
-    sixteenth; one that was as fast as claimed lets it grow by a hundredth, up to what was
-    configured. Memory: at most ``cacheSizeEmbeds``
+    encoder that it was sent to where that is done apart, else the endpoint that computes
+    the prompt, and there an item that the predicted KV match covers is not encoded, so
+    it is neither entered nor refreshed. What a failed request entered is taken back, and
+    an endpoint that leaves or starts anew holds nothing. Where it is told how stages
+    ended, what an encoder did not do is taken from it and entered where it was done,
+    and what it did is entered for the endpoint that got it, too. Where
+    ``ttft-cost-producer`` predicts first tokens, those behind claimed hits correct the
+    size: a request that had its endpoint to itself and took as long as if it had encoded
+    shrinks the endpoint's cache by a tenth, down to a sixteenth; one that was as fast as
+    claimed lets it grow by a hundredth, up to what was configured. Memory: at most ``cacheSizeEmbeds``
     identifiers of at most 1,024 characters for each endpoint; far fewer with real
-    media, whose items have tens to thousands of embeddings.
+    media, whose items have tens to thousands of embeddings. One entry for each request
+    in flight whose media is encoded apart.
     """
 
     produces = EncoderMatch
@@ -92,6 +90,7 @@ class MMEmbeddingsCacheProducer(Producer):
         megabytes = self.cache_size_in_mb_per_server
         self._counts_entries = megabytes is not None and self.cache_size_embeds is None
         entries = max(1, (megabytes or 0) // MB_PER_ENTRY)
+        self._apart: dict[str, _Apart] = {}
         self._held = HeldMedia(entries if self._counts_entries else self.cache_size_embeds or CACHE_SIZE_EMBEDS)
         self._claims = ClaimedHits()
 
@@ -120,51 +119,108 @@ class MMEmbeddingsCacheProducer(Producer):
         return self._held.room(endpoint_id)
 
     def record(self, decision: Decision) -> None:
-        """Enter what the winner will encode."""
-        stage = encoding_stage(decision)
+        """Enter what each endpoint will encode."""
         self._claims.sent(decision)
-        if decision.priced.items and stage.winner is not None:
-            self._enter(decision, stage, stage.winner.id)
+        if not decision.priced.items:
+            return
+        request_id, away = decision.request.request_id, sent_away(decision)
+        stage = computing_stage(decision)
+        if stage.winner is not None:
+            self._enter_needed(decision, stage, stage.winner.id)
+        for encoder, items in away.items():
+            self._enter(encoder, items, request_id)
+        if away and stage.winner is not None:
+            self._apart[request_id] = _Apart(stage.winner.id, away)
 
     def observe(self, event: FleetEvent) -> None:
-        """Forget what an endpoint held that is gone or started anew."""
+        """Follow endpoints that leave or start anew, what encoders did, and first tokens."""
+        if isinstance(event, StageEnded):
+            if event.stage is Work.ENCODE and (apart := self._apart.get(event.request_id)):
+                self._encoded(apart, event)
+            return
         self._held.observe(event)
         if isinstance(event, FirstToken):
             self._claims.first_token(event.request_id)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
-        """Take back what was not encoded where it was expected, and enter it where it was; learn from claimed hits.
-
-        Who served says nothing of a stage of its own that encodes.
-        """
+        """Take back what was not encoded where it was expected, and enter it where it was; learn from claimed hits."""
+        apart = self._apart.pop(outcome.request_id, None)
         decision, was_held = outcome.decision, self._claims.held(outcome)
         if was_held is not None and decision is not None and decision.primary_stage.winner is not None:
             factor = GROWN_BY if was_held else SHRUNK_BY
             self._held.resize(decision.primary_stage.winner.id, factor, LEAST_FRACTION)
         if decision is None or not decision.priced.items:
             return ()
-        stage = encoding_stage(decision)
-        if stage.winner is None or stage is not decision.primary_stage:
+        if apart is not None and outcome.stages:
+            for encoder in list(apart.open):
+                self._lose(apart, encoder, outcome.request_id)
+        stage = computing_stage(decision)
+        if stage.winner is None:
             return ()
-        failed = has_failed(outcome)
-        served = outcome.endpoint or stage.winner.id
+        failed, served = has_failed(outcome), self._computed_by(outcome, stage)
         if failed or served != stage.winner.id:
-            names = [each.identifier for each in decision.priced.items]
+            names = [each.identifier for each in kept_items(decision)]
             self._held.withdraw(stage.winner.id, names, outcome.request_id)
-        if not failed and served != stage.winner.id and self._held.knows(served):
-            self._enter(decision, stage, served)
+        if failed or not self._held.knows(served):
+            return ()
+        if served != stage.winner.id:
+            self._enter_needed(decision, stage, served)
+        if apart is not None:
+            self._enter(served, apart.lost, outcome.request_id)
         return ()
 
-    def _enter(self, decision: Decision, stage: Stage, endpoint_id: str) -> None:
-        match = None
-        if stage.profile != ENCODE:
-            candidates = (each for each in stage.candidates if each.endpoint.id == endpoint_id)
-            row = next(candidates, None)
-            match = row.fact(PrefixMatch, self.prefix_match_info_producer_name) if row is not None else None
+    @staticmethod
+    def _computed_by(outcome: Outcome, stage: Stage) -> str:
+        """Who computed the prompt: a prefill that failed was done by who served."""
+        assert stage.winner is not None
+        if stage.work is Work.PREFILL and not prefill_failed(outcome):
+            return stage.winner.id
+        return outcome.endpoint or stage.winner.id
+
+    def _encoded(self, apart: "_Apart", event: StageEnded) -> None:
+        """An encoder is through, or failed. Of what it did in part, nobody knows which part."""
+        items = apart.open.get(event.endpoint_id)
+        if items is None and event.is_done and apart.lost and event.num_items == len(apart.lost):
+            items, apart.lost = apart.lost, ()
+            self._enter(event.endpoint_id, items, event.request_id)
+        elif items is None:
+            return
+        elif not event.is_done or event.num_items < len(items):
+            self._lose(apart, event.endpoint_id, event.request_id)
+            return
+        apart.open.pop(event.endpoint_id, None)
+        self._enter(apart.for_id, items, event.request_id)
+
+    def _lose(self, apart: "_Apart", encoder: str, request_id: str) -> None:
+        items = apart.open.pop(encoder)
+        apart.lost += items
+        self._held.withdraw(encoder, [each.identifier for each in items], request_id)
+
+    def _enter_needed(self, decision: Decision, stage: Stage, endpoint_id: str) -> None:
+        """Enter what an endpoint encodes that computes the prompt."""
+        row = next((each for each in stage.candidates if each.endpoint.id == endpoint_id), None)
+        match = row.fact(PrefixMatch, self.prefix_match_info_producer_name) if row is not None else None
+        kept = {each.identifier for each in kept_items(decision)}
+        needed = [each for each in uncovered_items(decision.priced, match) if each.identifier in kept]
+        self._enter(endpoint_id, needed, decision.request.request_id)
+
+    def _enter(self, endpoint_id: str, items: Sequence[PricedItem], request_id: str) -> None:
         weights = {
             each.identifier: 1 if self._counts_entries else each.num_embeds
-            for each in uncovered_items(decision.priced, match)
+            for each in items
             if each.item.reason != Reason.NO_CONTENT
         }
         if weights:
-            self._held.enter(endpoint_id, weights, decision.request.request_id)
+            self._held.enter(endpoint_id, weights, request_id)
+
+
+@dataclass(slots=True)
+class _Apart:
+    """What a request in flight has sent to encoders."""
+
+    for_id: str
+    """The endpoint that needs it."""
+    open: dict[str, tuple[PricedItem, ...]]
+    """By encoder that nothing was heard of."""
+    lost: tuple[PricedItem, ...] = ()
+    """What encoders failed at, and nobody is known to have done."""

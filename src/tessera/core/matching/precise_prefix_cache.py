@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from tessera.core.facts import FleetEvent, Joined, KVCleared, KVEvent, KVRemoved, KVStored, Left, PrefixMatch, Scraped
-from tessera.core.matching.approx_prefix_cache import PREFILL_PROFILE, ApproxPrefixCacheProducer
+from tessera.core.matching.approx_prefix_cache import ApproxPrefixCacheProducer
 from tessera.core.matching.block_index import MAX_RANKS, BlockIndex
 from tessera.core.matching.block_keys import BlockHasher, HashAlgorithm, MediaSpan, block_key, extra_keys_of
+from tessera.core.matching.divided import kv_stages
 from tessera.core.matching.engine_keys import LORA_PATH, EngineKeys, KeyMode, adopted, can_verify, candidates
 from tessera.core.matching.kv_parameters import IndexerConfig, KVEventsConfig, TokenProcessorConfig
 from tessera.core.plugin import GoDuration, Producer, plugin
@@ -114,10 +115,8 @@ class PrecisePrefixCacheProducer(Producer):
         self._approximate.record(decision)
         if not self.speculative_indexing or decision.priced.token_ids is None:
             return
-        for stage in decision.stages:
-            if stage.winner is None or stage.profile not in {decision.primary, PREFILL_PROFILE}:
-                continue
-            if stage.winner.id in self._engines:
+        for stage in kv_stages(decision):
+            if stage.winner is not None and stage.winner.id in self._engines:
                 keys = self._keys(decision.priced, self._block_size(stage.winner.id))
                 until = decision.at + self.speculative_ttl
                 self.index.speculate(stage.winner.id, keys, at=decision.at, until=until)

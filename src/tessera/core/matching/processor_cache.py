@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from tessera.core.facts import FleetEvent, ProcessorMatch
+from tessera.core.matching.divided import sent_away
 from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.matching.mm_embeddings_cache import identified_items
+from tessera.core.media.size import Reason
 from tessera.core.plugin import Producer, Range, plugin
-from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedRequest
+from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest
+from tessera.core.work import Work
 
 MIN_EMBEDS: Final = 64
 """What the smallest item counts as, so that tiny ones cannot fill the memory: 20 GiB are 27,306 names then."""
@@ -23,9 +26,9 @@ class ProcessorCacheProducer(Producer):
     """Remember which media items each endpoint has preprocessed, as long as its processor cache would.
 
     One LRU for each endpoint, bounded in bytes as the engine's cache is. An item is
-    entered for the winner of every stage; what a failed request entered is taken back,
-    what a fallback served is entered there, and an endpoint that leaves or starts anew
-    holds nothing. No engine tells this: it is a belief. Memory: for each endpoint at most
+    entered for the winner of every stage, where media is encoded apart for who encodes
+    it; what a failed request entered is taken back, what a fallback served is entered
+    there, and an endpoint that leaves or starts anew holds nothing. No engine tells this: it is a belief. Memory: for each endpoint at most
     one identifier of at most 1,024 characters for 64 embeddings that fit.
     """
 
@@ -55,9 +58,11 @@ class ProcessorCacheProducer(Producer):
 
     def record(self, decision: Decision) -> None:
         """Enter what the winners will preprocess."""
+        for encoder, items in sent_away(decision).items():
+            self._enter(encoder, items, decision)
         for stage in decision.stages:
-            if stage.winner is not None:
-                self._enter(stage.winner.id, decision)
+            if stage.winner is not None and stage.work is not Work.ENCODE:
+                self._enter(stage.winner.id, decision.priced.items, decision)
 
     def observe(self, event: FleetEvent) -> None:
         """Forget what an endpoint held that is gone or started anew."""
@@ -76,11 +81,12 @@ class ProcessorCacheProducer(Producer):
             names = [each.identifier for each in decision.priced.items]
             self._held.withdraw(winner.id, names, outcome.request_id)
         if not failed and served != winner.id and self._held.knows(served):
-            self._enter(served, decision)
+            self._enter(served, decision.priced.items, decision)
         return ()
 
-    def _enter(self, endpoint_id: str, decision: Decision) -> None:
-        weights = {each.identifier: max(MIN_EMBEDS, each.num_embeds) for each in identified_items(decision.priced)}
+    def _enter(self, endpoint_id: str, items: Sequence[PricedItem], decision: Decision) -> None:
+        known = [each for each in items if each.item.reason != Reason.NO_CONTENT]
+        weights = {each.identifier: max(MIN_EMBEDS, each.num_embeds) for each in known}
         if weights:
             self._held.enter(endpoint_id, weights, decision.request.request_id)
 

@@ -1,7 +1,7 @@
 """How many seconds stand between each endpoint and this request's first token?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from tessera.core.facts import (
@@ -10,11 +10,14 @@ from tessera.core.facts import (
     FirstTokenCost,
     FleetEvent,
     Load,
+    MediaRates,
     PrefixMatch,
     ProcessorMatch,
     uncached_tokens,
 )
 from tessera.core.matching.alone import Alone, served_alone
+from tessera.core.matching.divided import computing_stage, row_of, sent_away
+from tessera.core.matching.encode_shares import cost_s
 from tessera.core.matching.mm_embeddings_cache import uncovered_items
 from tessera.core.matching.speed import Sample, Speed, SpeedLearning
 from tessera.core.plugin import NamedFacts, Producer, Range, params, plugin
@@ -25,13 +28,10 @@ from tessera.core.types import (
     Endpoint,
     Finding,
     Outcome,
-    PricedItem,
     PricedRequest,
     Usage,
 )
-
-PIXELS_PER_EMBED = 1024
-"""What an item of unknown size is taken to have. Source: Qwen3-VL merges 2 x 2 patches of 16 x 16 pixels."""
+from tessera.core.work import StageEnded, Work
 
 NUM_WORKS = 64
 """Requests whose median work stands for that of others' requests."""
@@ -60,6 +60,8 @@ class _Charge:
     endpoint_id: str
     own_s: float
     num_engine_requests: int
+    work: Work | None = None
+    """The stage with which it ends, if that is before the first token."""
 
 
 @params
@@ -85,8 +87,10 @@ class TTFTCostProducer(Producer):
       distinct item that the processor cache lacks, also where its KV is there.
 
     ``ttft = fixedS + queued + own``; ``queued`` sums ``own`` of what this router has sent to
-    the endpoint and that has had no first token. Every stage's winner is charged in
-    ``record`` and released at the first token, at the latest at the request's end. What
+    the endpoint and that has had no first token. Every endpoint is charged in ``record``
+    with the part of the work that it does, of media encoded apart each encoder with its
+    items, and released when that is over or at the first token, at the latest at the
+    request's end. What
     waits there beyond that, by the endpoint's page, was sent by others: each counts as
     the median ``own`` of the last 64 requests. An endpoint that does not answer its scrape
     is taken to have as much ahead as the worst of those that do: it must not look idle.
@@ -125,6 +129,13 @@ class TTFTCostProducer(Producer):
         self._alone = Alone()
         self._learned = SpeedLearning(1.0 / self.prefill_tokens_per_s, self.fixed_s)
         self._configured = Speed(fixed_s=self.fixed_s)
+        self.rates = MediaRates(
+            encode_s_per_item=self.encode_s_per_item,
+            encode_s_per_embed=self.encode_s_per_embed,
+            encode_s_per_embed_squared=self.encode_s_per_embed_squared,
+            processing_s_per_megapixel=self.processing_s_per_megapixel,
+        )
+        """As configured; with what is learned they stand in the facts."""
         self._accounts: dict[str, _Account] = {}
         self._charges: dict[str, list[_Charge]] = {}
         self._works = Ring(NUM_WORKS)
@@ -161,29 +172,38 @@ class TTFTCostProducer(Producer):
         return max(0.0, account.queued_s) if account else 0.0
 
     def record(self, decision: Decision) -> None:
-        """Charge the winner of every stage with the request's own work there."""
+        """Charge each endpoint with the part of the request's work that it does."""
         charges = self._charges.setdefault(decision.request.request_id, [])
+        num, computing, primary = decision.request.num_engine_requests, computing_stage(decision), decision.primary
+        for encoder, items in sent_away(decision).items():
+            if (row := row_of(decision, encoder)) is not None:
+                seconds = sum(cost_s(item, row, self.name) for item in items)
+                self._charge(charges, _Charge(encoder, seconds, len(items), Work.ENCODE))
         for stage in decision.stages:
-            if stage.winner is None:
+            if stage.winner is None or stage.work is Work.ENCODE:
                 continue
-            cost = stage.candidate_of(stage.winner).fact(FirstTokenCost, self.name)
-            if cost is not None:
-                account = self._accounts.setdefault(stage.winner.id, _Account())
-                account.queued_s += cost.own_s
-                account.num_charges += 1
-                account.num_engine_requests += decision.request.num_engine_requests
-                charges.append(_Charge(stage.winner.id, cost.own_s, decision.request.num_engine_requests))
-                self._works.add(cost.own_s)
+            row = stage.candidate_of(stage.winner)
+            if stage is not computing and stage.work is not None:
+                self._charge(charges, _Charge(stage.winner.id, 0.0, num))
+            elif (cost := row.fact(FirstTokenCost, self.name)) is not None:
+                own_s = cost.own_s - self._spared_s(decision, row, cost)
+                work = Work.PREFILL if stage.profile != primary and stage.work is not None else None
+                self._charge(charges, _Charge(stage.winner.id, own_s, num, work))
+                self._works.add(own_s)
         winner = decision.primary_stage.winner
         if winner is not None and self.learning.mode != "disabled":
             self._alone.sent(decision.request.request_id, winner.id)
         self._typical_s = self._works.median()
 
     def observe(self, event: FleetEvent) -> None:
-        """Give back a request's work at its first token."""
+        """Give back a request's work at its first token, and that of a stage at the stage's end."""
         if isinstance(event, FirstToken) and (charges := self._charges.get(event.request_id)):
             self._release(charges)
             self._alone.first_token(event.request_id)
+        elif isinstance(event, StageEnded) and (charges := self._charges.get(event.request_id)):
+            over = [each for each in charges if (each.work, each.endpoint_id) == (event.stage, event.endpoint_id)]
+            charges[:] = [each for each in charges if each not in over]
+            self._release(over)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
         """Give back what is left, and learn how fast the endpoint was."""
@@ -195,17 +215,6 @@ class TTFTCostProducer(Producer):
     def speeds(self) -> Iterator[tuple[str, Speed, int]]:
         """(group, what was learned of it, first tokens that it stands on) of each group."""
         return self._learned.groups()
-
-    def encode_s(self, item: PricedItem) -> float:
-        """Encoder time of an item."""
-        num = item.num_embeds
-        return self.encode_s_per_item + (self.encode_s_per_embed + self.encode_s_per_embed_squared * num) * num
-
-    def processing_s(self, item: PricedItem) -> float:
-        """CPU time of an item; where its size is unknown, by its embeddings."""
-        width, height, frames = item.item.width, item.item.height, item.item.num_frames
-        known = width * height * (frames or 1) if width and height else item.num_embeds * PIXELS_PER_EMBED
-        return self.processing_s_per_megapixel * known / 1e6
 
     def _queued(self, candidates: Sequence[Candidate]) -> list[float]:
         """Seconds of work ahead at each; whose page is not known has at least as much as the worst of the others."""
@@ -234,6 +243,7 @@ class TTFTCostProducer(Producer):
             processing_s=processing,
             held_encode_s=held,
             ttft_s=speed.fixed_s + queued + prefill + encode + processing,
+            rates=self.rates if speed.media_factor == 1.0 else replace(self.rates, factor=speed.media_factor),
         )
 
     def _group(self, endpoint: Endpoint) -> str:
@@ -271,6 +281,24 @@ class TTFTCostProducer(Producer):
         account = self._accounts.get(candidate.endpoint.id)
         return max(0, load.num_waiting - (account.num_engine_requests if account else 0))
 
+    def _spared_s(self, decision: Decision, row: Candidate, cost: FirstTokenCost) -> float:
+        """Encoder time that is part of ``cost`` and is spent elsewhere."""
+        away = [item for items in sent_away(decision).values() for item in items]
+        if not away:
+            return 0.0
+        held = row.fact(EncoderMatch, EncoderMatch.producer)
+        match = row.fact(PrefixMatch, self.prefix_match_info_producer_name)
+        needed = {item.identifier for item in uncovered_items(decision.priced, match)}
+        needed -= held.identifiers if held is not None else frozenset()
+        return min(cost.encode_s, sum(cost.rates.encode_s(item) for item in away if item.identifier in needed))
+
+    def _charge(self, charges: list[_Charge], charge: _Charge) -> None:
+        account = self._accounts.setdefault(charge.endpoint_id, _Account())
+        account.queued_s += charge.own_s
+        account.num_charges += 1
+        account.num_engine_requests += charge.num_engine_requests
+        charges.append(charge)
+
     def _release(self, charges: list[_Charge]) -> None:
         for charge in charges:
             account = self._accounts[charge.endpoint_id]
@@ -286,7 +314,7 @@ class TTFTCostProducer(Producer):
 class _Media:
     """The media work of one request, item by item."""
 
-    rates: TTFTCostProducer
+    producer: TTFTCostProducer
     request: PricedRequest
     encode_s: dict[str, float] = field(init=False)
     """By identifier."""
@@ -294,12 +322,12 @@ class _Media:
 
     def __post_init__(self) -> None:
         distinct = self.request.distinct_items()
-        self.encode_s = {item.identifier: self.rates.encode_s(item) for item in distinct}
-        self.processing_s = {item.identifier: self.rates.processing_s(item) for item in distinct}
+        self.encode_s = {item.identifier: self.producer.rates.encode_s(item) for item in distinct}
+        self.processing_s = {item.identifier: self.producer.rates.processing_s(item) for item in distinct}
 
     def work_at(self, candidate: Candidate) -> tuple[float, float, float]:
         """Seconds of encoding and of preparing that the candidate's caches do not save; of encoding that one saves."""
-        match = candidate.fact(PrefixMatch, self.rates.prefix_match_info_producer_name)
+        match = candidate.fact(PrefixMatch, self.producer.prefix_match_info_producer_name)
         encoder = candidate.fact(EncoderMatch, EncoderMatch.producer)
         processor = candidate.fact(ProcessorMatch, ProcessorMatch.producer)
         needed = dict.fromkeys(item.identifier for item in uncovered_items(self.request, match))

@@ -9,7 +9,8 @@ from tessera.core.facts import InFlightLoad
 from tessera.core.media.digests import text_hash
 from tessera.core.parts import MediaItem
 from tessera.core.plugin import NamedFacts, Picker, Range, plugin
-from tessera.core.types import Candidate, InferenceRequest, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, InferenceRequest, PricedRequest
 
 NUM_POINTS: Final = 100
 """Points of each endpoint on the ring."""

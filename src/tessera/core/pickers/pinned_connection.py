@@ -5,7 +5,8 @@ from typing import Final
 
 from tessera.core.media.digests import text_hash
 from tessera.core.plugin import Picker, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 CONNECTION_HEADER: Final = "x-connection-id"
 """Names the connection that a request came over; the simulator sets it, live traffic has none."""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tessera.core.plugin import Picker, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("power-of-two-picker")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from tessera.core.plugin import Picker, Range, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 def shuffled(length: int, rng: Rng) -> list[int]:

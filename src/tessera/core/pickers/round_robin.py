@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tessera.core.plugin import Picker, plugin
-from tessera.core.types import Candidate, Decision, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, Decision, PricedRequest
 
 
 @plugin("round-robin-picker")

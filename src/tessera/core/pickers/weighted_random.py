@@ -6,7 +6,8 @@ from typing import Annotated
 
 from tessera.core.pickers.random import shuffled
 from tessera.core.plugin import Picker, Range, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 
 @plugin("weighted-random-picker")

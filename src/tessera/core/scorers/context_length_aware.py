@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from tessera.core.plugin import Filter, Scorer, plugin
-from tessera.core.types import Candidate, PricedRequest, Rng
+from tessera.core.rng import Rng
+from tessera.core.types import Candidate, PricedRequest
 
 _RANGE = re.compile(r"\s*(\d{1,15})\s*-\s*(\d{1,15})\s*")
 

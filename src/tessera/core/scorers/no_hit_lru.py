@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from tessera.core.facts import FleetEvent, Left, PrefixMatch
-from tessera.core.matching.approx_prefix_cache import PREFILL_PROFILE
+from tessera.core.matching.divided import kv_stages
 from tessera.core.plugin import NamedFacts, Range, Scorer, plugin
 from tessera.core.types import Candidate, Decision, PricedRequest
 
@@ -43,12 +43,12 @@ class NoHitLRUScorer(Scorer):
         return [1.0 - rank_of.get(candidate.endpoint.id, 0) / last for candidate in candidates]
 
     def record(self, decision: Decision) -> None:
-        """The winner of the primary stage, and of one named ``prefill``, of a cold prompt becomes the most recent."""
+        """The winner of the primary stage, and of prefill, of a cold prompt becomes the most recent."""
         stage = decision.primary_stage
         if not self._is_cold(stage.candidates[index] for index in stage.scored):
             return
-        for each in decision.stages:
-            if each.winner is not None and each.profile in {decision.primary, PREFILL_PROFILE}:
+        for each in kv_stages(decision):
+            if each.winner is not None:
                 self._order[each.winner.id] = None
                 self._order.move_to_end(each.winner.id)
         while len(self._order) > self.lru_size:

@@ -1,0 +1,1 @@
+"""Is an optional stage worth it for this request?"""

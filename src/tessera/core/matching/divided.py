@@ -1,0 +1,53 @@
+"""Which endpoint does which part of a decided request's work?"""
+
+from tessera.core.types import Candidate, Decision, Outcome, PricedItem, Stage
+from tessera.core.work import Work
+
+
+def computing_stage(decision: Decision) -> Stage:
+    """The stage whose winner computes the prompt: prefill's where it chose somebody, else the primary one."""
+    return decision.stage_of(Work.PREFILL) or decision.primary_stage
+
+
+def kv_stages(decision: Decision) -> list[Stage]:
+    """The stages whose winners will hold the prompt's KV.
+
+    Who computes it holds it, and who decodes gets all of it before it starts and keeps
+    it in its own prefix cache.
+    """
+    stages = decision.stages
+    return [each for each in stages if each.winners and (each.profile == decision.primary or each.work is Work.PREFILL)]
+
+
+def sent_away(decision: Decision) -> dict[str, tuple[PricedItem, ...]]:
+    """Endpoint id -> the distinct items that it encodes for the one that computes the prompt; prompt order."""
+    stage = decision.stage_of(Work.ENCODE)
+    if stage is None:
+        return {}
+    items = decision.priced.distinct_items()
+    if stage.encodes is None:
+        return {stage.winners[0].id: items}
+    encoder_of = stage.encodes.by_item
+    found: dict[str, tuple[PricedItem, ...]] = {}
+    for each in items:
+        if encoder := encoder_of.get(each.identifier):
+            found[encoder] = (*found.get(encoder, ()), each)
+    return found
+
+
+def kept_items(decision: Decision) -> tuple[PricedItem, ...]:
+    """The distinct items that nobody else encodes, prompt order."""
+    away = {each.identifier for items in sent_away(decision).values() for each in items}
+    return tuple([each for each in decision.priced.distinct_items() if each.identifier not in away])
+
+
+def row_of(decision: Decision, endpoint_id: str) -> Candidate | None:
+    """An endpoint as the decision saw it."""
+    rows = (each for stage in decision.stages for each in stage.candidates)
+    return next((each for each in rows if each.endpoint.id == endpoint_id), None)
+
+
+def prefill_failed(outcome: Outcome) -> bool:
+    """Whether it was told that a prefill apart was tried and not done: who serves has computed the prompt then."""
+    told = [each for each in outcome.stages if each.stage is Work.PREFILL]
+    return bool(told) and not any(each.is_done for each in told)
