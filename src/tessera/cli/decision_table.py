@@ -39,10 +39,32 @@ def print_decision(record: Record) -> None:
             continue
         behind = escape(", ".join(stage["fallbacks"])) or "nobody"
         out.print(f"winner [bold green]{escape(stage['winner'])}[/bold green], then {behind}")
+    for line in _plan(record):
+        out.print(line, markup=False, soft_wrap=True)
     if record["guesses"]:
         out.print("guessed: " + ", ".join(record["guesses"]), style="yellow", markup=False, soft_wrap=True)
     if rejection := record["rejection"]:
         out.print(f"rejected: {rejection['reason']}: {rejection['message']}", style="red", markup=False)
+
+
+def _plan(record: Record) -> Iterator[str]:
+    """Who does what, where more than one endpoint does: the stages in one line, then a line for each that encodes."""
+    items = {key: value for key, value in record["plan"].items() if key.isdigit()}
+    stages = {key: value for key, value in record["plan"].items() if key not in items}
+    if len(stages) < 2:
+        return
+    yield "plan: " + ", ".join(f"{name} at {endpoints.replace(',', ' and ')}" for name, endpoints in stages.items())
+    by_endpoint: dict[str, list[str]] = {}
+    for index, endpoint in items.items():
+        by_endpoint.setdefault(endpoint, []).append(index)
+    for endpoint, indices in by_endpoint.items():
+        is_here = all(endpoint not in value.split(",") for name, value in stages.items() if name in _encoding(record))
+        which = f"{'items' if len(indices) > 1 else 'item'} {', '.join(indices)}"
+        yield f"  {which} encoded at {endpoint}" + (", where the prompt is computed" if is_here else "")
+
+
+def _encoding(record: Record) -> set[str]:
+    return {stage["profile"] for stage in record["stages"] if stage["work"] == "encode"}
 
 
 def _stage_tables(stage: Record, num_items: int) -> Iterator[Table]:

@@ -8,7 +8,7 @@ import typer
 
 from tessera.cli.options import ConfigOption, err, read_config, said_plainly
 from tessera.config.endpoints import read_endpoints_file
-from tessera.live.app import client_facing
+from tessera.live.app import client_facing, reports_stages, shows_responses
 from tessera.live.envoy import BodyMode, EnvoySettings, envoy_config
 
 
@@ -41,6 +41,7 @@ def print_envoy_config(
             num_retries=loaded.routing.fallbacks,
             max_body_bytes=loaded.routing.max_body_bytes,
             body_mode=body_mode,
-            shows_response_headers=bool(loaded.router.answering),
+            shows_response_headers=shows_responses(loaded.router, listed),
+            reports_stages=reports_stages(loaded.router, listed),
         )
         typer.echo(json.dumps(envoy_config(settings), indent=2))

@@ -8,6 +8,7 @@ from tessera.config.declarations import (
     CoreMetricsExtractor,
     Declaration,
     FileDiscovery,
+    HeadersHandler,
     MetricsDataSource,
     ModelsDataSource,
 )
@@ -59,11 +60,13 @@ def make_router(plan: Plan) -> Router:
         missing = plan.of_kind("handler")[0]
         plan.warn(missing.path, f"without {missing.type} only profile {name!r} runs")
         handlers = [_stand_in(SINGLE_HANDLER, Handler)]
+    handlers[0].bind({plugin.name: plugin for plugin in ordered if isinstance(plugin, Decider)})
     return Router(
         pricer=pricers[0],
         producers=tuple(plugin for plugin in ordered if isinstance(plugin, Producer)),
         scheduler=Scheduler(profiles=profiles, handler=handlers[0], num_fallbacks=plan.envelope.routing.fallbacks),
         memories=tuple(plugin for plugin in ordered if _remembers(plugin) and plugin not in pricers[1:]),
+        advising=tuple(plugin for plugin in ordered if _has_own(plugin, "request_headers")),
         answering=tuple(plugin for plugin in ordered if list(plugin.headers_written())),
     )
 
@@ -167,7 +170,11 @@ _HOOKS = ("observe", "record", "settle", "close")
 
 def _remembers(plugin: Plugin) -> bool:
     """Whether a plugin's class has a hook of its own; the others need not be told."""
-    return any(getattr(type(plugin), hook) is not getattr(Plugin, hook) for hook in _HOOKS)
+    return any(_has_own(plugin, hook) for hook in _HOOKS)
+
+
+def _has_own(plugin: Plugin, hook: str) -> bool:
+    return getattr(type(plugin), hook) is not getattr(Plugin, hook)
 
 
 def unused(plan: Plan) -> Iterator[Declared]:
@@ -177,6 +184,6 @@ def unused(plan: Plan) -> Iterator[Declared]:
     discovery = plan.envelope.data_layer.discovery
     named |= {discovery.plugin_ref} if discovery else set()
     for each in plan.declared.values():
-        by_itself = each.cls is None or issubclass(each.cls, (Producer, Pricer, Handler, Decider))
+        by_itself = each.cls is None or issubclass(each.cls, (Producer, Pricer, Handler, Decider, HeadersHandler))
         if not by_itself and each.name not in named:
             yield each

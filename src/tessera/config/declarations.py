@@ -19,7 +19,7 @@ class Declaration:
     """A type that YAML may declare and that is no plugin of ``core``."""
 
     kind: ClassVar[str]
-    """The word for what it is: ``parser``, ``source``, ``extractor`` or ``discovery``."""
+    """The word for what it is: ``parser``, ``source``, ``extractor``, ``discovery`` or ``request hook``."""
     type: ClassVar[str]
     """The name in YAML."""
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -191,3 +191,18 @@ class FileDiscovery(Declaration):
     """The file: YAML or JSON, at most 1 MiB."""
     watch_file: bool = False
     """Whether a changed file is read again."""
+
+
+@declaration("request hook", "disagg-headers-handler")
+class HeadersHandler(Declaration):
+    """Nothing more: ``disagg-profile-handler`` tells the endpoint that decodes whom to ask, with this or without it."""
+
+    prefill_profile: str = "prefill"
+    """Not read: the handler's own ``profiles`` say it."""
+    encode_profile: str = "encode"
+    """Not read: the handler's own ``profiles`` say it."""
+
+
+@declaration("request hook", "prefill-header-handler")
+class PrefillHeaderHandler(HeadersHandler):
+    """The older name of ``disagg-headers-handler``."""

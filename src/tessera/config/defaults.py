@@ -28,6 +28,7 @@ def complete(plan: Plan) -> None:
     _cached_media(plan)
     _pickers(plan)
     _handler(plan)
+    _handled(plan)
     _parsers(plan)
     _detector(plan)
     _metrics(plan)
@@ -113,6 +114,17 @@ def _handler(plan: Plan) -> None:
         plan.problem("schedulingProfiles", f"got {len(plan.profiles)} profiles and no handler; {need}")
     elif handlers and handlers[0].type == SINGLE_HANDLER and several:
         plan.problem("schedulingProfiles", f"got {len(plan.profiles)} profiles, {SINGLE_HANDLER} runs one; keep one")
+
+
+def _handled(plan: Plan) -> None:
+    """Whether a handler finds the profiles that it runs and the deciders that it asks."""
+    for declared, plugin in plan.plugins():
+        if isinstance(plugin, Handler):
+            path = f"{declared.path}.parameters"
+            for where, name in plugin.deciders_named():
+                plan.refer_to("decider", name, f"{path}.{where}")
+            for where, message in plugin.check_profiles(tuple(plan.profiles)):
+                plan.problem(f"{path}.{where}", message)
 
 
 def _parsers(plan: Plan) -> None:

@@ -17,7 +17,19 @@ from tessera.core.errors import Problem
 API_VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1")
 """Accepted versions; the last is deprecated in llm-d, the second is that of its newest guides."""
 
-_RENAMED_TYPES = {"tokenizer": "token-producer", "by-label-selector": "label-selector-filter"}
+_RENAMED_TYPES = {
+    "tokenizer": "token-producer",
+    "by-label-selector": "label-selector-filter",
+    "pd-profile-handler": "disagg-profile-handler",
+}
+_PD_DECIDER = "prefix-based-pd-decider"
+"""What ``pd-profile-handler`` asks where it names nobody."""
+_PD_IGNORED: Mapping[str, str] = {
+    "primaryPort": "ports are those of the endpoints file",
+    "prefixPluginType": "the decider knows which prefix matches count",
+    "prefixPluginName": "the decider knows which prefix matches count",
+    "prefixMatchInfoProducerName": f"it is a parameter of {_PD_DECIDER}",
+}
 
 _RENAMED_KEYS: Mapping[str, Mapping[str, str]] = {
     "approx-prefix-cache-producer": {"blockSize": "blockSizeTokens"},
@@ -134,6 +146,8 @@ def _block(data: dict[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def _entry(entry: dict[str, Any], entries: list[Any], path: str, warnings: Warnings) -> None:
+    if entry["type"] == "pd-profile-handler":
+        _pd_handler(entry, entries, path, warnings)
     _type(entry, path, warnings)
     if entry["type"] == "precise-prefix-cache-scorer":
         _split_precise_scorer(entry, entries, path, warnings)
@@ -169,6 +183,22 @@ def _type(entry: dict[str, Any], path: str, warnings: Warnings) -> None:
         return
     entry["name"] = entry.get("name") or old
     warnings.append(Problem(f"{path}.type", f"{old} is deprecated; write {entry['type']}"))
+
+
+def _pd_handler(entry: dict[str, Any], entries: list[Any], path: str, warnings: Warnings) -> None:
+    """The old handler of two stages always had a decider."""
+    parameters = entry.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        return
+    for key, why in _PD_IGNORED.items():
+        if parameters.pop(key, None) is not None:
+            warnings.append(Problem(f"{path}.parameters.{key}", f"ignored: {why}; remove it"))
+    if not parameters.get("deciderPluginName") and "deciders" not in parameters:
+        parameters["deciderPluginName"] = _PD_DECIDER
+        names = [each.get("name") or each.get("type") for each in entries if isinstance(each, dict)]
+        if _PD_DECIDER not in names:
+            entries.append({"type": _PD_DECIDER})
+    entry["parameters"] = parameters
 
 
 _BY_LABEL = {"label", "validValues", "allowsNoLabel"}

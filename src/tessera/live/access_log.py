@@ -5,7 +5,7 @@ from typing import Any
 
 from tessera.core.types import Usage
 from tessera.live.extproc import access_log_pb2 as pb
-from tessera.live.extproc.names import FIRST_BODY_TAG, OWN_NAMESPACE, REQUEST_ID_KEY, USAGE_NAMESPACE
+from tessera.live.extproc.names import FIRST_BODY_TAG, OWN_NAMESPACE, REQUEST_ID_KEY, STAGES_KEY, USAGE_NAMESPACE
 from tessera.live.open_requests import LogEntry
 
 MAX_COUNT = 1 << 40
@@ -17,10 +17,11 @@ def read_entries(message: pb.StreamAccessLogsMessage) -> Iterator[LogEntry]:
     for entry in message.http_logs.log_entry:
         request_id = _metadata(entry, OWN_NAMESPACE).get(REQUEST_ID_KEY)
         if isinstance(request_id, str) and not entry.common_properties.intermediate_log_entry:
-            yield _read(entry, request_id)
+            stages = _metadata(entry, OWN_NAMESPACE).get(STAGES_KEY)
+            yield _read(entry, request_id, stages if isinstance(stages, str) else None)
 
 
-def _read(entry: pb.HTTPAccessLogEntry, request_id: str) -> LogEntry:
+def _read(entry: pb.HTTPAccessLogEntry, request_id: str, stages: str | None) -> LogEntry:
     common = entry.common_properties
     flags = common.response_flags
     has_status = entry.response.HasField("response_code")
@@ -40,6 +41,7 @@ def _read(entry: pb.HTTPAccessLogEntry, request_id: str) -> LogEntry:
             or flags.upstream_retry_limit_exceeded
             or flags.no_healthy_upstream
         ),
+        stages=stages,
     )
 
 

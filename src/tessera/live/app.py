@@ -13,6 +13,8 @@ import aiohttp
 from tessera.config.load import LoadedConfig
 from tessera.core.facts import Joined
 from tessera.core.filters.decode import can_decode
+from tessera.core.roles import APART_ROLES, ROLE_LABEL
+from tessera.core.router import Router
 from tessera.core.types import Endpoint
 from tessera.live.admin import AdminServer
 from tessera.live.discovery.file import watch_file
@@ -170,7 +172,8 @@ class LiveRouter:
             num_retries=settings.config.routing.fallbacks,
             max_body_bytes=settings.config.routing.max_body_bytes,
             body_mode=settings.body_mode,
-            shows_response_headers=bool(settings.config.router.answering),
+            shows_response_headers=shows_responses(settings.config.router, self.service.fleet.endpoints),
+            reports_stages=reports_stages(settings.config.router, self.service.fleet.endpoints),
         )
         self.envoy = await EnvoyProcess.start(envoy_config(envoy_settings), concurrency=envoy_settings.concurrency)
         names = {LISTENER: "envoy", BASELINE_LISTENER: "baseline"}
@@ -179,6 +182,17 @@ class LiveRouter:
     async def _envoy_ended(self, envoy: EnvoyProcess) -> None:
         status = await envoy.wait()
         raise EnvoyEnded(f"Envoy ended with status {status}; it said:\n{envoy.stderr_tail}")
+
+
+def reports_stages(router: Router, endpoints: Iterable[Endpoint]) -> bool:
+    """Whether answers may say how their stages ended: the configuration has stages, or the fleet endpoints for them."""
+    has_stages = any(router.scheduler.handler.work_of(name) for name in router.scheduler.profiles)
+    return has_stages or any(each.labels.get(ROLE_LABEL) in APART_ROLES for each in endpoints)
+
+
+def shows_responses(router: Router, endpoints: Iterable[Endpoint]) -> bool:
+    """Whether Envoy must send us responses' headers."""
+    return bool(router.answering) or reports_stages(router, endpoints)
 
 
 def client_facing(endpoints: Iterable[Endpoint]) -> list[tuple[str, int]]:

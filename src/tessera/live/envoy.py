@@ -23,6 +23,8 @@ from tessera.live.extproc.names import (
     LB_NAMESPACE,
     LOG_NAME,
     OWN_NAMESPACE,
+    STAGES,
+    STAGES_KEY,
     STRIPPED_NAMES,
     STRIPPED_PREFIX,
     USAGE_NAMESPACE,
@@ -104,6 +106,9 @@ class EnvoySettings:
     streams (``intermediate_log_entry`` is true then); at least 0.001. None: one entry, at the end."""
     shows_response_headers: bool = False
     """Whether Envoy sends us each response's headers, with the endpoint that served: one message more a response."""
+    reports_stages: bool = False
+    """Whether answers may say in ``x-tessera-stages`` how their stages ended: the access log tells it then, and no
+    client sees it."""
     concurrency: int = 2
     """Envoy's worker threads, at least 1."""
 
@@ -167,6 +172,9 @@ def _connection_manager(name: str, settings: EnvoySettings) -> dict[str, Any]:
     filters = [_strip_filter()]
     if asks_tessera:
         filters += [_ext_proc_filter(settings), _sse_usage_filter(), _json_usage_filter()]
+    if asks_tessera and settings.reports_stages:
+        # Of responses the last filter is the first, so this one sees what ext_proc takes away.
+        filters.append(_stages_filter())
     filters.append(_filter("router", "envoy.extensions.filters.http.router.v3.Router", suppress_envoy_headers=True))
     progress = {}
     if asks_tessera and settings.progress_interval_s is not None:
@@ -221,7 +229,17 @@ def _strip_filter() -> dict[str, Any]:
     return _filter(
         "strip",
         "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
-        mutations={"request_mutations": mutations},
+        # A client should not read the fleet's addresses where we are not asked, and a header of ours from nobody.
+        mutations={"request_mutations": mutations, "response_mutations": [{"remove": STAGES}]},
+    )
+
+
+def _stages_filter() -> dict[str, Any]:
+    told = {"metadata_namespace": OWN_NAMESPACE, "key": STAGES_KEY, "type": "STRING"}
+    return _filter(
+        "header_to_metadata",
+        "envoy.extensions.filters.http.header_to_metadata.v3.Config",
+        response_rules=[{"header": STAGES, "on_header_present": told}],
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome, Usage
+from tessera.core.work import StageEnded
 from tessera.telemetry.records import without_token_ids
 
 EARLY_GAP_S = 0.5
@@ -37,6 +38,8 @@ class LogEntry:
     num_attempts: int | None = None
     client_left: bool = False
     upstream_failed: bool = False
+    stages: str | None = None
+    """What the answer said of how its stages ended."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class _Open:
     is_early: bool = False
     entry: LogEntry | None = None
     logged_at: float | None = None
+    stages: tuple[StageEnded, ...] = ()
 
 
 _RANK = {source: rank for rank, source in enumerate(FirstTokenSource)}
@@ -105,6 +109,18 @@ class OpenRequests:
         """The response's status was seen on the stream, and perhaps which endpoint served."""
         if request := self._open.get(request_id):
             request.status, request.served = status, served
+
+    def stages_told(self, request_id: str, stages: tuple[StageEnded, ...]) -> bool:
+        """The answer says how its stages ended; whether that is news of a request that is open."""
+        request = self._open.get(request_id)
+        if request is None or request.stages or not stages:
+            return False
+        request.stages = stages
+        return True
+
+    def knows_stages(self, request_id: str) -> bool:
+        """Whether it is known how a request's stages ended."""
+        return request_id in self._open and bool(self._open[request_id].stages)
 
     def first_token(self, request_id: str, source: FirstTokenSource, at: float) -> None:
         """The first token was seen or inferred; the best source stays, and of one source the first time.
@@ -200,6 +216,7 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
         first_token_source=source,
         finished_at=finished_at,
         num_attempts=entry.num_attempts if entry else None,
+        stages=request.stages,
     )
 
 

@@ -29,6 +29,7 @@ from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
+from tessera.live.stage_reports import read_report
 from tessera.live.tokenising import Tokenising
 from tessera.telemetry.metrics import Gauges, Metrics, Server
 from tessera.telemetry.records import DecisionLog
@@ -184,6 +185,19 @@ class RouterService:
             self._guarded("answer", lambda: headers.update(self.router.answer_headers(decision, endpoint)))
         return headers
 
+    def stages_told(self, request_id: str, text: str) -> None:
+        """An answer says how its stages ended; what cannot be read is counted, and nothing of it believed."""
+        try:
+            events = read_report(text, request_id, self.clock())
+        except ValueError as error:
+            _log.debug("request %s: its stages are not told: %s", request_id, error)
+            self.metrics.stages.unreadable()
+            return
+        if self.open.stages_told(request_id, events):
+            for event in events:
+                self.metrics.stages.ended(event)
+                self._guarded("observe", partial(self.router.observe, event))
+
     def response_began(self, request_id: str) -> None:
         """The first bytes of a response's body were seen on its stream."""
         now = self.clock()
@@ -213,6 +227,8 @@ class RouterService:
 
     def logged(self, entry: LogEntry) -> None:
         """The proxy's access log told of a request."""
+        if entry.stages is not None and not self.open.knows_stages(entry.request_id):
+            self.stages_told(entry.request_id, entry.stages)
         self.open.logged(entry, self.clock())
 
     async def run_timers(self) -> None:

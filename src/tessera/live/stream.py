@@ -64,8 +64,10 @@ class Stream:
                     answers.append(message)
                 case Ask():
                     answers += await self._carry_out(await self._answer(command))
-                case ResponseHeaders(status, served):
+                case ResponseHeaders(status, served, stages):
                     decision = self._decision
+                    if stages is not None and decision is not None:
+                        self._service.stages_told(self._id, stages)
                     headers = self._service.responded(decision, status, served) if decision else {}
                     answers += await self._carry_out(self._handler.responded(headers))
                 case ResponseBegan():
@@ -80,7 +82,8 @@ class Stream:
         if rejection := decision.rejection:
             raise _error_of(rejection)
         destinations = tuple(endpoint.id for endpoint in decision.destinations)
-        return self._handler.decided(destinations, self._id, {}, self._service.clock())
+        extra = self._service.router.request_headers(decision)
+        return self._handler.decided(destinations, self._id, extra, self._service.clock())
 
     def _refuse(self, error: Exception) -> list[pb.ProcessingResponse]:
         match error:

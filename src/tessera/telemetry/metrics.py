@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome
 from tessera.telemetry.encoder_cache import EncoderCacheMetrics
 from tessera.telemetry.kv_belief import KVBeliefMetrics
+from tessera.telemetry.stages import StageMetrics
 from tessera.telemetry.ttft_prediction import TTFTPredictionMetrics
 
 LATENCY_BUCKETS = (
@@ -125,6 +126,7 @@ class Metrics:
             "llm_d_epp_scheduler_e2e_duration_seconds", "Pricing, matching and scheduling.", DECISION_BUCKETS, ()
         )
         self._encoder_cache = EncoderCacheMetrics(self.registry, self._endpoint)
+        self.stages = StageMetrics(self.registry, self._endpoint)
         self._kv_belief = KVBeliefMetrics(self.registry)
         self._ttft_prediction = TTFTPredictionMetrics(self.registry)
         self._add_own()

@@ -81,6 +81,7 @@ def _stage_record(stage: Stage) -> dict[str, Any]:
     row_of = {index: row for row, index in enumerate(stage.scored)}
     return {
         "profile": stage.profile,
+        "work": stage.work,
         "candidates": [
             {
                 "endpoint": candidate.endpoint.id,
@@ -94,6 +95,7 @@ def _stage_record(stage: Stage) -> dict[str, Any]:
             for index, candidate in enumerate(stage.candidates)
         ],
         "winner": stage.winner.id if stage.winner else None,
+        "winners": [endpoint.id for endpoint in stage.winners],
         "runner_up": stage.runner_up.id if stage.runner_up else None,
         "fallbacks": [endpoint.id for endpoint in stage.fallbacks],
         "notes": {name: note.text for name, note in stage.notes.items()},
@@ -104,7 +106,7 @@ def _facts_record(candidate: Candidate) -> dict[str, Any]:
     """Each fact under its type's name, under ``Type/producer`` where a producer of another name made it."""
     return {
         kind.__name__ if producer == getattr(kind, "producer", None) else f"{kind.__name__}/{producer}": {
-            field.name: _plain(getattr(fact, field.name)) for field in dataclasses.fields(fact)
+            field.name: _plain(getattr(fact, field.name)) for field in dataclasses.fields(fact) if field.repr
         }
         for (kind, producer), fact in candidate.facts.items()
     }

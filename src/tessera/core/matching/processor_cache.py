@@ -28,8 +28,9 @@ class ProcessorCacheProducer(Producer):
     One LRU for each endpoint, bounded in bytes as the engine's cache is. An item is
     entered for the winner of every stage, where media is encoded apart for who encodes
     it; what a failed request entered is taken back, what a fallback served is entered
-    there, and an endpoint that leaves or starts anew holds nothing. No engine tells this: it is a belief. Memory: for each endpoint at most
-    one identifier of at most 1,024 characters for 64 embeddings that fit.
+    there, and an endpoint that leaves or starts anew holds nothing. No engine tells this:
+    it is a belief. Memory: for each endpoint at most one identifier of at most 1,024
+    characters for 64 embeddings that fit.
     """
 
     produces = ProcessorMatch

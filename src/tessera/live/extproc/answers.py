@@ -59,11 +59,17 @@ def route(
     return answer
 
 
-def add_to_response(headers: Mapping[str, str]) -> pb.ProcessingResponse:
-    """Let a response's headers through with these, each instead of what the endpoint says under that name."""
-    if not headers:
+def add_to_response(headers: Mapping[str, str], *, removed: Sequence[str] = ()) -> pb.ProcessingResponse:
+    """Let a response's headers through with these, each instead of what the endpoint says under that name.
+
+    Args:
+        headers: to set.
+        removed: names of headers that the client must not see.
+    """
+    if not headers and not removed:
         return CONTINUE_RESPONSE_HEADERS
-    mutation = pb.HeaderMutation(set_headers=[_set(name, value) for name, value in headers.items()])
+    added = [_set(name, value) for name, value in headers.items()]
+    mutation = pb.HeaderMutation(set_headers=added, remove_headers=removed)
     return pb.ProcessingResponse(
         response_headers=pb.HeadersResponse(response=pb.CommonResponse(header_mutation=mutation))
     )

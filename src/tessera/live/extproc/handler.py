@@ -29,6 +29,7 @@ from tessera.live.extproc.names import (
     ATTRIBUTES,
     DESTINATION_SERVED,
     LB_NAMESPACE,
+    STAGES,
     STRIPPED_NAMES,
     STRIPPED_PREFIX,
     UPSTREAM_ADDRESS,
@@ -69,6 +70,8 @@ class ResponseHeaders:
     """Nothing where the gateway says none that is a number."""
     served: str | None = None
     """``ip:port`` that the gateway says it used; nothing where it does not say."""
+    stages: str | None = None
+    """What the answer says of how each stage ended; nothing where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class StreamHandler:
         self._body_came = False
         self._last_body_answer_at: float | None = None
         self._saw_response = False
+        self._says_stages = False
         self._began = False
 
     def receive(self, message: pb.ProcessingRequest, at: float) -> list[Command]:
@@ -153,10 +157,9 @@ class StreamHandler:
         is_anthropic = answers.speaks_anthropic(self._headers)
         return [Send(answers.refuse(error, in_anthropics_shape=is_anthropic))]
 
-    @staticmethod
-    def responded(headers: Mapping[str, str]) -> list[Command]:
-        """The commands that let a response's headers through, with these added."""
-        return [Send(answers.add_to_response(headers))]
+    def responded(self, headers: Mapping[str, str]) -> list[Command]:
+        """The commands that let a response's headers through, with these added and without what is for us."""
+        return [Send(answers.add_to_response(headers, removed=[STAGES] if self._says_stages else []))]
 
     def drop(self) -> None:
         """The body is not needed any more: hold nothing of it, owe the budget nothing."""
@@ -248,7 +251,9 @@ class StreamHandler:
 
     def _on_response(self, kind: str, message: pb.ProcessingRequest) -> Iterator[Command]:
         if kind == "response_headers":
-            yield ResponseHeaders(_status(message.response_headers), _served(message))
+            stages = _stages(message.response_headers)
+            self._says_stages = stages is not None
+            yield ResponseHeaders(_status(message.response_headers), _served(message), stages)
         elif kind == "response_trailers":
             yield Send(answers.CONTINUE_RESPONSE_TRAILERS)
         else:
@@ -308,6 +313,13 @@ def _status(response: pb.HttpHeaders) -> int | None:
             text = header.raw_value or header.value.encode()
             return int(text) if text.isdigit() and len(text) == 3 else None
     return None
+
+
+def _stages(response: pb.HttpHeaders) -> str | None:
+    """The report of the answer's stages; several headers of that name are one list, as HTTP has it."""
+    found = [each for each in response.headers.headers if each.key.lower() == STAGES]
+    texts = [each.raw_value.decode("utf-8", "replace") or each.value for each in found]
+    return ",".join(texts) if texts else None
 
 
 def _served(message: pb.ProcessingRequest) -> str | None:

@@ -17,6 +17,8 @@ STRIPPED_NAMES: Final = (
 """Headers that only we may set; client copies are removed."""
 STRIPPED_PREFIX: Final = "x-tessera-"
 """Headers that start so are ours, too."""
+STAGES: Final = "x-tessera-stages"
+"""Header of an answer: how each stage of the request ended; ours to read, and nothing for the client."""
 LB_NAMESPACE: Final = "envoy.lb"
 """Dynamic-metadata namespace of both endpoint keys."""
 ATTRIBUTES: Final = "envoy.filters.http.ext_proc"
@@ -27,6 +29,8 @@ OWN_NAMESPACE: Final = "tessera"
 """Dynamic-metadata namespace of ours: what an ext_proc answer puts there comes back in the access-log entry."""
 REQUEST_ID_KEY: Final = "id"
 """Key in ``OWN_NAMESPACE`` of our internal request id."""
+STAGES_KEY: Final = "stages"
+"""Key in ``OWN_NAMESPACE`` of what the answer's header ``x-tessera-stages`` said."""
 USAGE_NAMESPACE: Final = "tessera.usage"
 """Dynamic-metadata namespace of ``prompt_tokens``, ``completion_tokens`` and ``cached_tokens`` of the answer.
 
