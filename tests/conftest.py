@@ -96,19 +96,19 @@ class Build:
         """A stage in which the candidate of that index won and all others follow; its profile names its work."""
         won = (candidates[winner].endpoint,) if winner is not None else ()
         rest = tuple(c.endpoint for c in candidates if c.endpoint not in won)
-        return Stage(
-            profile=profile,
-            candidates=tuple(candidates),
-            filtered_by=(None,) * len(candidates),
-            scored=tuple(range(len(candidates))),
-            columns={},
-            totals=(0.0,) * len(candidates),
-            winners=won,
-            runner_up=rest[0] if rest else None,
-            fallbacks=rest[:2],
-            work=next((work for work in Work if work == profile), None),
-            **fields,
-        )
+        given = {
+            "profile": profile,
+            "candidates": tuple(candidates),
+            "filtered_by": (None,) * len(candidates),
+            "scored": tuple(range(len(candidates))),
+            "columns": {},
+            "totals": (0.0,) * len(candidates),
+            "winners": won,
+            "runner_up": rest[0] if rest else None,
+            "fallbacks": rest[:2],
+            "work": next((work for work in Work if work == profile), None),
+        }
+        return Stage(**given | fields)
 
     def decision(self, priced=None, *stages, **fields):
         priced = priced or self.priced()

@@ -24,6 +24,7 @@ KINDS = {
     "parser": ("Parsers", "Which bodies are read, by the request's path."),
     "source": ("Data sources", "Where data about endpoints comes from."),
     "extractor": ("Extractors", "What is taken from a data source."),
+    "request hook": ("Request hooks", "What llm-d does beside its stages."),
     "discovery": ("Discovery", "Where the endpoints come from."),
 }
 """Title and first sentence of each kind's page, in the order of the index."""
@@ -45,7 +46,7 @@ def make_pages() -> dict[str, str]:
     kinds = list(KINDS)
     found = sorted(describe_types(of_package="tessera."), key=lambda each: (kinds.index(each.kind), each.type))
     by_kind = {kind: tuple(each) for kind, each in groupby(found, key=lambda each: each.kind)}
-    pages = {f"{kind}.md": "\n".join(_page(kind, each)) for kind, each in by_kind.items()}
+    pages = {f"{_file(kind)}.md": "\n".join(_page(kind, each)) for kind, each in by_kind.items()}
     return {"index.md": "\n".join(_index(by_kind)), **pages}
 
 
@@ -54,7 +55,7 @@ def _index(by_kind: dict[str, tuple[Described, ...]]) -> Iterator[str]:
     yield "Made from the plugins' own docstrings by `make docs`; change those, not these pages."
     for kind, found in by_kind.items():
         yield f"\n## {KINDS[kind][0]}\n"
-        yield from (f"- [`{each.type}`]({kind}.md#{each.type}): {_first_sentence(each.text)}" for each in found)
+        yield from (f"- [`{each.type}`]({_file(kind)}.md#{each.type}): {_first_sentence(each.text)}" for each in found)
     yield "\n## routing\n"
     yield "Keys of `routing`, a section of Tessera's own:\n"
     yield from _table(describe_routing())
@@ -64,6 +65,10 @@ def _index(by_kind: dict[str, tuple[Described, ...]]) -> Iterator[str]:
     for kind, names in groupby(lacking, key=lambda each: each[1]):
         yield f"- {kind}: {', '.join(f'`{name}`' for name, _ in names)}"
     yield ""
+
+
+def _file(kind: str) -> str:
+    return kind.replace(" ", "-")
 
 
 def _page(kind: str, found: Sequence[Described]) -> Iterator[str]:

@@ -102,11 +102,23 @@ schedulingProfiles:
     assert {each["path"] for each in problems["problems"]} >= {"plugins[0].type"}
 
 
-def test_check_warns_of_a_plugin_that_only_llm_d_has() -> None:
-    result = run("check", shipped("llm-d-e-pd.yaml"))
+LACKING = """apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - {type: latency-scorer}
+  - {type: queue-scorer}
+schedulingProfiles:
+  - {name: default, plugins: [{pluginRef: latency-scorer}, {pluginRef: queue-scorer}]}
+"""
+
+
+def test_check_warns_of_a_plugin_that_only_llm_d_has(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(LACKING)
+    result = run("check", config)
     assert result.exit_code == 0
-    assert "llm-d has disagg-profile-handler; Tessera does not have it yet" in result.output
-    assert as_json("check", shipped("llm-d-e-pd.yaml"))["missing_plugins"]
+    assert "llm-d has latency-scorer; Tessera does not have it yet" in result.output
+    assert as_json("check", config)["missing_plugins"]
 
 
 def test_check_names_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -478,14 +490,18 @@ def test_envoy_config_shows_answers_to_plugins_that_add_to_them(
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(SESSIONS.replace("STRATEGY", strategy))
+    # An endpoint that only encodes makes answers interesting in any case.
+    endpoints.write_text(endpoints.read_text().replace('llm-d.ai/role": encode', 'llm-d.ai/role": decode'))
     result = run("envoy-config", "--endpoints", endpoints, "--config", config)
     assert f'"response_header_mode": "{mode}"' in result.stdout
     said = "answers carry the token only where the gateway sends us their headers"
     assert (said in run("check", config).output) is (mode == "SEND")
 
 
-def test_serve_refuses_a_plugin_that_is_missing(endpoints: Path) -> None:
-    result = run("serve", "--config", shipped("llm-d-e-pd.yaml"), "--endpoints", endpoints)
+def test_serve_refuses_a_plugin_that_is_missing(endpoints: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(LACKING)
+    result = run("serve", "--config", config, "--endpoints", endpoints)
     assert result.exit_code == 2
     assert "--ignore-missing-plugins" in result.output
 

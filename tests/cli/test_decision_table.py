@@ -9,6 +9,7 @@ from rich.console import Console
 from tessera.cli import decision_table
 from tessera.core.facts import EncoderMatch, InFlightLoad, Load, PrefixMatch
 from tessera.core.types import Candidate, Note
+from tessera.core.work import EncodePlan
 from tessera.telemetry.records import decision_record
 
 PRECISE = "precise-prefix-cache-producer"
@@ -103,3 +104,23 @@ def test_an_empty_fleet_and_what_filters_say(build, shown):
     assert "guessed: link:0" in lines
     nobody = build.router().choose(build.request(), build.view([]), 0.0, None)
     assert "rejected: rejected-no-endpoints: the pool has no endpoint" in shown(nobody)
+
+
+def test_the_plan_says_who_does_what(build, shown):
+    rows = [row(build, number) for number in range(1, 5)]
+    items = [build.item(100, identifier=name, index=index) for index, name in enumerate("aba")]
+    encode = build.stage(rows, 2, "encode", encodes=EncodePlan({"a": "10.0.0.3:8000"}, is_told=True))
+    stages = (build.stage(rows, 0, "decode"), build.stage(rows, 1, "prefill"), encode)
+    plan = {"decode": "10.0.0.1:8000", "prefill": "10.0.0.2:8000", "encode": "10.0.0.3:8000"}
+    plan |= {"0": "10.0.0.3:8000", "1": "10.0.0.2:8000", "2": "10.0.0.3:8000"}
+    lines = shown(build.decision(build.priced(5, items), *stages, primary="decode", plan=plan))
+    at = lines.index("plan: decode at 10.0.0.1:8000, prefill at 10.0.0.2:8000, encode at 10.0.0.3:8000")
+    assert lines[at + 1 : at + 3] == [
+        "items 0, 2 encoded at 10.0.0.3:8000",
+        "item 1 encoded at 10.0.0.2:8000, where the prompt is computed",
+    ]
+
+
+def test_one_endpoint_for_everything_needs_no_plan(build, shown):
+    decision = build.decision(build.priced(5), build.stage([row(build, 1)]), plan={"default": "10.0.0.1:8000"})
+    assert not any(line.startswith("plan") for line in shown(decision))

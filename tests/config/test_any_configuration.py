@@ -13,7 +13,7 @@ from tessera.config.load import load_data, load_text
 from tessera.core.errors import ConfigError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SAMPLES = [parse(path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml")) if path.name != "endpoints.yaml"]
+SAMPLES = [parse(path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml")) if not path.name.startswith("endpoints")]
 TYPES = sorted({each.type for each in describe_types(of_package="tessera.")} | LLMD_TYPES.keys())
 KEYS = sorted(
     {part for each in describe_types(of_package="tessera.") for p in each.parameters for part in p.name.split(".")}

@@ -15,7 +15,7 @@ from tessera.core.router import Router
 from tessera.core.types import ModelProfile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CONFIGS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "endpoints.yaml")
+CONFIGS = sorted(path for path in EXAMPLES.glob("*.yaml") if not path.name.startswith("endpoints"))
 SAMPLES = {
     "llm-d-approx-prefix.yaml",
     "llm-d-precise-prefix.yaml",

@@ -209,3 +209,28 @@ def test_render_services_are_ignored_and_the_warning_says_what_to_set():
 )
 def test_any_shape_is_stood(data):
     modernise(data)
+
+
+def test_the_old_handler_of_two_stages_is_one_of_three():
+    data = {
+        "plugins": [
+            {"type": "pd-profile-handler", "parameters": {"prefillProfile": "p", "primaryPort": 8000}},
+            {"type": "decode-filter"},
+        ]
+    }
+    made, warnings = modernise(data)
+    assert made["plugins"] == [
+        {
+            "type": "disagg-profile-handler",
+            "name": "pd-profile-handler",
+            "parameters": {"profiles": {"prefill": "p"}, "deciders": {"prefill": "prefix-based-pd-decider"}},
+        },
+        {"type": "decode-filter"},
+        {"type": "prefix-based-pd-decider"},
+    ]
+    told = [each.path for each in warnings]
+    assert "plugins[0].type" in told
+    assert "plugins[0].parameters.primaryPort" in told
+    named = {"type": "pd-profile-handler", "parameters": {"deciderPluginName": "mine"}}
+    made, _ = modernise({"plugins": [named]})
+    assert [each.get("parameters") for each in made["plugins"]] == [{"deciders": {"prefill": "mine"}}]

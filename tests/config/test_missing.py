@@ -86,7 +86,7 @@ def test_without_its_handler_the_profile_that_faces_the_client_runs_alone(config
         {"name": "encode", "plugins": [{"pluginRef": "encode-filter"}]},
         {"name": "decode", "plugins": [{"pluginRef": "decode-filter"}]},
     ]
-    data = config("header-profile-handler", "encode-filter", "decode-filter", schedulingProfiles=profiles)
+    data = config("data-parallel-profile-handler", "encode-filter", "decode-filter", schedulingProfiles=profiles)
     loaded = load_data(data, ignore_missing=ignore_missing)
     assert list(loaded.router.scheduler.profiles) == ["decode"]
     assert loaded.router.scheduler.handler.type == "single-profile-handler"

@@ -13,6 +13,7 @@ from tessera.core.plugin import Filter, Handler, Picker, Scorer
 from tessera.core.rng import SeededRng
 from tessera.core.scheduler import Profile, Scheduler
 from tessera.core.types import Note
+from tessera.core.work import Work
 
 
 class Only(Filter):
@@ -219,3 +220,52 @@ def test_fallbacks_fall_in_total(run):
     totals = dict(enumerate(stage.totals, 1))
     order = [totals[number] for number in numbers(stage.winners + stage.fallbacks)]
     assert all(better > worse for better, worse in pairwise(order))
+
+
+class SharesOut(Takes):
+    """Gives each item to the index of its place."""
+
+    def share_out(self, request, candidates, totals, rng):
+        return {each.identifier: index % len(candidates) for index, each in enumerate(request.distinct_items())}
+
+
+class Encodes(SingleProfileHandler):
+    """Its only profile encodes."""
+
+    def work_of(self, profile):
+        return Work.ENCODE
+
+
+def encoded(build, picker, num_items, num=3):
+    rows = [build.candidate(number) for number in range(1, num + 1)]
+    items = [build.item(identifier=f"i{index % 4}", index=index) for index in range(num_items)]
+    if num_items > 10:
+        items = [build.item(identifier=f"i{index}", index=index) for index in range(num_items)]
+    scheduler = Scheduler({"encode": Profile("encode", (), (), picker)}, Encodes())
+    (stage,), _ = scheduler.schedule(build.priced(1, items), rows, SeededRng(0, "r"))
+    return stage
+
+
+def test_an_encoder_of_a_picker_for_whole_requests_gets_all_and_several_in_turn(build):
+    one, two = encoded(build, Takes(1), 5).encodes, encoded(build, Takes(2, 0), 5).encodes
+    assert one.by_item == dict.fromkeys(("i0", "i1", "i2", "i3"), "10.0.0.2:8000")
+    assert list(two.by_item.values()) == ["10.0.0.3:8000", "10.0.0.1:8000"] * 2
+    assert (one.is_told, two.is_told) == (False, False)
+
+
+def test_a_picker_that_shares_out_is_asked_instead_and_the_rest_are_spares(build):
+    stage = encoded(build, SharesOut(2), 2, num=4)
+    assert [each.id for each in stage.winners] == ["10.0.0.1:8000", "10.0.0.2:8000"]
+    assert stage.encodes.by_item == {"i0": "10.0.0.1:8000", "i1": "10.0.0.2:8000"}
+    assert stage.encodes.is_told
+    assert set(stage.encodes.spares) == {"10.0.0.3:8000", "10.0.0.4:8000"}
+
+
+def test_a_plan_that_no_header_holds_is_not_told(build):
+    # An item takes 13 characters of address and 6 around it: 368 are 6,992.
+    assert encoded(build, SharesOut(0), 368).encodes.is_told
+    stage = encoded(build, SharesOut(0), 369)
+    assert not stage.encodes.is_told
+    assert stage.notes["takes"].guess == "encode-plan-too-long"
+    assert [each.id for each in stage.winners] == ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
+    assert list(stage.encodes.by_item.items())[:4:3] == [("i0", "10.0.0.1:8000"), ("i3", "10.0.0.1:8000")]

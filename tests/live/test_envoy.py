@@ -169,6 +169,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worl
             ext_proc_address=f"127.0.0.1:{picker.port}",
             eds_path=eds_path,
             max_body_bytes=BODY_LIMIT,
+            reports_stages=True,
             concurrency=1,
         )
         write_endpoints(eds_path, [("127.0.0.1", int(each.rpartition(":")[2])) for each in (refusing, first.address)])
@@ -302,6 +303,22 @@ async def test_client_copies_of_routing_headers_never_arrive(world: World) -> No
     assert {name.lower() for name in forged} & picker_headers.keys() == set()
     ours = {names.DESTINATION: world.first.address, "x-tessera-plan": "ours"}
     assert {name: upstream_headers.get(name.lower()) for name in forged} == dict.fromkeys(forged) | ours
+
+
+async def test_how_stages_ended_is_logged_and_no_client_sees_it(world: World) -> None:
+    report = "encode=10.0.0.1:8000,2,200,0.1;decode=10.0.0.2:8000,0,200,0.2"
+
+    async def told(request: web.Request) -> web.StreamResponse:
+        return web.json_response({}, headers={"X-Tessera-Stages": report})
+
+    world.first.behave = told
+    world.picker.destination = world.first.address
+    response, _ = await world.post()
+    assert response.status == 200
+    assert "x-tessera-stages" not in response.headers
+    metadata = (await world.logged(response)).common_properties.metadata.filter_metadata
+    own = {names.REQUEST_ID_KEY: "r-17", names.STAGES_KEY: report}
+    assert dict(metadata[names.OWN_NAMESPACE].items()) == own
 
 
 async def test_the_client_s_request_id_passes_unchanged_and_comes_back(world: World) -> None:

@@ -117,13 +117,13 @@ def _handler(plan: Plan) -> None:
 
 
 def _handled(plan: Plan) -> None:
-    """Whether a handler finds the profiles that it runs and the deciders that it asks."""
-    for declared, plugin in plan.plugins():
-        if isinstance(plugin, Handler):
+    """Whether the handler finds the profiles that it runs and the deciders that it asks."""
+    for declared in plan.of_kind("handler")[:1]:
+        if isinstance(declared.made, Handler):
             path = f"{declared.path}.parameters"
-            for where, name in plugin.deciders_named():
+            for where, name in declared.made.deciders_named():
                 plan.refer_to("decider", name, f"{path}.{where}")
-            for where, message in plugin.check_profiles(tuple(plan.profiles)):
+            for where, message in declared.made.check_profiles(tuple(plan.profiles)):
                 plan.problem(f"{path}.{where}", message)
 
 

@@ -9,6 +9,7 @@ from tessera.core.matching.approx_prefix_cache import ApproxPrefixCacheProducer
 from tessera.core.media.digests import text_digests
 from tessera.core.parts import MediaItem, Modality, TextPart
 from tessera.core.types import Candidate, Ending, Outcome, PricedRequest, Usage
+from tessera.core.work import StageEnded, Work
 
 
 def text(content):
@@ -331,3 +332,30 @@ def test_closing_forgets(build):
     decide(build, producer, ask(build, [A]))
     producer.close()
     assert matched(build, producer, ask(build, [A])) == 0
+
+
+@pytest.mark.parametrize(("status", "held"), [(None, [640, 640, 0]), (200, [640, 640, 0]), (500, [640, 0, 0])])
+def test_the_kv_of_a_prefill_apart_goes_to_both_unless_it_failed(build, status, held):
+    producer = ApproxPrefixCacheProducer()
+    rows = [build.candidate(number) for number in (1, 2, 3)]
+    stages = (build.stage(rows, 0, "decode"), build.stage(rows, 1, "prefill"), build.stage(rows, 2, "encode"))
+    request = ask(build, "x" * 2560)
+    decision = build.decision(request, *stages, primary="decode")
+    producer.record(decision)
+    event = StageEnded(
+        at=1.0, request_id="r1", stage=Work.PREFILL, endpoint_id=rows[1].endpoint.id, status=status or 0, seconds=1.0
+    )
+    told = () if status is None else (event,)
+    usage = Usage(prompt_tokens=640, completion_tokens=0, cached_tokens=0)
+    producer.settle(
+        Outcome(
+            request_id="r1",
+            ending=Ending.FINISHED,
+            decision=decision,
+            usage=usage,
+            finished_at=2.0,
+            stages=told,
+        )
+    )
+    facts = producer.match(request, [row.endpoint for row in rows])
+    assert [fact.num_matched_tokens for fact in facts] == held

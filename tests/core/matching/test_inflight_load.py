@@ -8,6 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tessera.core.facts import FirstToken, InFlightLoad, Joined, Left, PrefixMatch
 from tessera.core.matching.inflight_load import InflightLoadProducer
 from tessera.core.types import Ending, FirstTokenSource, Outcome
+from tessera.core.work import EncodePlan, StageEnded, Work
 
 
 def first_token(request_id="r1"):
@@ -181,3 +182,81 @@ class Ledgers(RuleBasedStateMachine):
 def test_any_order_of_events(build):
     machine = type("Machine", (Ledgers,), {"build": build})
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
+
+
+def apart(build, ledger, encodes=None, **parameters):
+    """A request whose stages run on endpoints 1 (decode), 2 (prefill) and 3 (encode)."""
+    items = [
+        build.item(100, num_embeds=90, identifier="a", num_bytes=7),
+        build.item(50, num_embeds=50, identifier="b", num_bytes=11, index=1),
+        build.item(100, num_embeds=90, identifier="a", num_bytes=7, index=2),
+    ]
+    match = PrefixMatch(num_matched_tokens=400, num_total_tokens=1250)
+    rows = [build.candidate(1), build.candidate(2, match=match), build.candidate(3), build.candidate(4)]
+    stages = [build.stage(rows, 0, "decode"), build.stage(rows, 1, "prefill"), build.stage(rows, 2, "encode")]
+    if encodes:
+        stages[2] = build.stage(rows, 2, "encode", encodes=encodes)
+    ledger.record(build.decision(build.priced(1000, items), *stages, primary="decode"))
+    return [row.endpoint.id for row in rows]
+
+
+def stage_ended(stage, endpoint_id, request_id="r1", status=200):
+    return StageEnded(
+        at=1.0, request_id=request_id, stage=stage, endpoint_id=endpoint_id, status=status, seconds=0.1, num_items=2
+    )
+
+
+def test_each_stage_is_charged_with_its_own_work(build):
+    ledger = InflightLoadProducer()
+    decode, prefill, encode, _ = apart(build, ledger)
+    assert ledger.load_of(encode) == InFlightLoad(num_requests=1, num_items=2, media_bytes=18, encode_embeds=140)
+    assert ledger.load_of(prefill) == InFlightLoad(
+        num_requests=1, num_items=2, media_bytes=18, num_uncached_tokens=1250 - 400
+    )
+    assert ledger.load_of(decode) == InFlightLoad(num_requests=1)
+
+
+def test_of_items_that_are_spread_each_encoder_has_its_own_and_who_prefills_the_rest(build):
+    ledger = InflightLoadProducer()
+    plan = EncodePlan({"b": "10.0.0.4:8000"}, is_told=True)
+    decode, prefill, encode, spread = apart(build, ledger, plan)
+    assert ledger.load_of(encode) == InFlightLoad()
+    assert ledger.load_of(spread) == InFlightLoad(num_requests=1, num_items=1, media_bytes=11, encode_embeds=50)
+    assert ledger.load_of(prefill).encode_embeds == 90
+    assert ledger.load_of(decode).encode_embeds == 0
+
+
+@pytest.mark.parametrize("status", [200, 503, 0])
+def test_a_stage_that_ends_gives_its_own_back_once(build, status):
+    ledger = InflightLoadProducer()
+    decode, prefill, encode, other = apart(build, ledger)
+    for wrong in (
+        stage_ended(Work.ENCODE, other),
+        stage_ended(Work.ENCODE, prefill),
+        stage_ended(Work.ENCODE, encode, "r2"),
+    ):
+        ledger.observe(wrong)
+        assert ledger.load_of(encode).encode_embeds == 140
+    for _ in range(2):
+        ledger.observe(stage_ended(Work.ENCODE, encode, status=status))
+        assert ledger.load_of(encode) == InFlightLoad()
+    assert ledger.load_of(prefill).num_uncached_tokens == 850
+    ledger.observe(stage_ended(Work.PREFILL, prefill, status=status))
+    ledger.observe(stage_ended(Work.DECODE, decode, status=status))
+    assert ledger.load_of(prefill) == InFlightLoad()
+    assert ledger.load_of(decode) == InFlightLoad(num_requests=1)
+    ledger.settle(outcome())
+    assert ledger.load_of(decode) == InFlightLoad()
+
+
+@pytest.mark.parametrize("has_first_token", [True, False])
+def test_what_no_stage_gave_back_the_first_token_or_the_end_does(build, has_first_token):
+    ledger = InflightLoadProducer()
+    decode, prefill, encode, _ = apart(build, ledger)
+    if has_first_token:
+        ledger.observe(first_token())
+        assert ledger.load_of(decode) == InFlightLoad(num_requests=1)
+    else:
+        ledger.settle(outcome())
+        assert ledger.load_of(decode) == InFlightLoad()
+    assert ledger.load_of(encode) == ledger.load_of(prefill) == InFlightLoad()

@@ -10,6 +10,7 @@ from tessera.core.facts import EncoderMatch, FirstToken, FirstTokenCost, Left, L
 from tessera.core.matching.first_token import predicted_first_token_at
 from tessera.core.matching.ttft_cost import SpeedMode, TTFTCostProducer
 from tessera.core.types import Candidate, Ending, FirstTokenSource, Outcome, Usage
+from tessera.core.work import EncodePlan, StageEnded, Work
 
 ROUND = {
     "prefill_tokens_per_s": 10_000.0,
@@ -315,3 +316,56 @@ def test_what_the_encoder_cache_spares_is_told_and_not_counted(build):
     covered = candidate(build, kv=1000, kv_media=1000, **held)
     (cost,) = producer.derive(request_of(build, "a", "b"), [covered])
     assert cost.held_encode_s == 0.0
+
+
+def apart(build, producer, *, encoder=(), encodes=None):
+    """A request of two pictures whose stages run on endpoints 1 (decode), 2 (prefill) and 3 (encode)."""
+    rows = [candidate(build, 1), candidate(build, 2, kv=1000), candidate(build, 3, encoder=encoder)]
+    priced = request_of(build, "a", "b")
+    costs = producer.derive(priced, rows)
+    rows = [
+        Candidate(row.endpoint, {**row.facts, (FirstTokenCost, producer.name): cost})
+        for row, cost in zip(rows, costs, strict=True)
+    ]
+    encode = build.stage(rows, 2, "encode", **({"encodes": encodes} if encodes else {}))
+    stages = (build.stage(rows, 0, "decode"), build.stage(rows, 1, "prefill"), encode)
+    decision = build.decision(priced, *stages, primary="decode")
+    producer.record(decision)
+    return decision
+
+
+def queued(producer):
+    return [pytest.approx(producer.queued_s(f"10.0.0.{number}:8000")) for number in (1, 2, 3)]
+
+
+def test_each_stage_has_its_own_work_ahead(build):
+    producer = TTFTCostProducer(**ROUND)
+    decision = apart(build, producer)
+    # 4,000 tokens less 1,000; both pictures prepared on both, encoded on the third alone.
+    assert queued(producer) == [0.0, 0.3 + 0.1, 0.042 + 0.1]
+    # Fixed and what the prompt's computing takes, behind the encoder's.
+    assert predicted_first_token_at(decision) == pytest.approx(0.1 + 0.4 + 0.142)
+    for stage, number, left in ((Work.ENCODE, 3, [0.0, 0.4, 0.0]), (Work.PREFILL, 2, [0.0, 0.0, 0.0])):
+        producer.observe(
+            StageEnded(
+                at=1.0, request_id="r1", stage=stage, endpoint_id=f"10.0.0.{number}:8000", status=200, seconds=0.1
+            )
+        )
+        assert queued(producer) == left
+    producer.settle(ended(decision))
+    assert producer._accounts == {}
+
+
+def test_an_item_that_stays_is_encoded_where_the_prompt_is_computed(build):
+    producer = TTFTCostProducer(**ROUND)
+    decision = apart(build, producer, encodes=EncodePlan({"a": "10.0.0.3:8000"}, is_told=True))
+    assert queued(producer) == [0.0, 0.3 + 0.1 + 0.021, 0.021 + 0.05]
+    producer.observe(first_token("r1"))
+    assert queued(producer) == [0.0, 0.0, 0.0]
+    producer.settle(ended(decision))
+
+
+def test_an_encoder_that_holds_an_item_has_no_work_with_it(build):
+    producer = TTFTCostProducer(**ROUND)
+    apart(build, producer, encoder=("a",))
+    assert queued(producer) == [0.0, 0.4, 0.021 + 0.05]
