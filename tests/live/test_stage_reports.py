@@ -31,6 +31,7 @@ def test_each_part_is_an_event_failures_first():
 
 def test_nothing_and_the_most_that_is_read():
     assert read_report("", "r", 0.0) == ()
+    assert read_report("decode=localhost:8200,0,200,0.1", "r", 0.0)[0].endpoint_id == "localhost:8200"
     assert len(read_report(";".join([PART] * MAX_REPORTS), "r", 0.0)) == MAX_REPORTS
     assert read_report("decode=10.0.0.1:80,1024,599,86400", "r", 0.0)[0].seconds == 86_400
 
@@ -43,7 +44,8 @@ def test_nothing_and_the_most_that_is_read():
         "train=10.0.0.1:80,2,200,0.1",
         "encode=10.0.0.1:80,2,200",
         "encode=10.0.0.1:80,2,200,0.1,5",
-        "encode=host.name:80,2,200,0.1",
+        "encode=host name:80,2,200,0.1",
+        "encode=http://host:80,2,200,0.1",
         "encode=10.0.0.1,2,200,0.1",
         "encode=10.0.0.1:80,-2,200,0.1",
         "encode=10.0.0.1:80,1025,200,0.1",

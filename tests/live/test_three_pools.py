@@ -10,7 +10,7 @@ import pytest
 
 from tessera.config.endpoints import read_endpoints_file
 from tessera.config.load import load_file
-from tessera.core.facts import InFlightLoad, Joined
+from tessera.core.facts import InFlightLoad, Joined, Left
 from tessera.live.app import reports_stages
 from tessera.live.extproc import ext_proc_pb2 as pb
 from tessera.live.extproc.budget import BodyBudget
@@ -170,3 +170,29 @@ async def test_an_answer_without_report_passes_untouched():
 def test_responses_are_looked_at_where_there_are_stages(build, name, roles, expected):
     endpoints = [build.endpoint(number, role=role) for number, role in enumerate(roles, 1)]
     assert reports_stages(load_file(EXAMPLES / f"{name}.yaml").router, endpoints) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "num_pictures", "kind"),
+    [
+        ("llm-d-e-p-d", 1, "encode-prefill-decode"),
+        ("llm-d-e-p-d", 0, "prefill-decode"),
+        ("llm-d-e-pd", 1, "encode-decode"),
+        ("llm-d-e-pd", 0, "decode-only"),
+    ],
+)
+async def test_decisions_are_counted_by_their_stages_as_llm_d_does(name, num_pictures, kind):
+    live = Live(name)
+    await live.ask(num_pictures, {})
+    assert live.count("llm_d_epp_disagg_decision_total", model_name="m", decision_type=kind) == 1
+    live.stream.closed()
+
+
+async def test_a_stage_that_found_nobody_is_counted():
+    live = Live("llm-d-e-pd")
+    for endpoint in live.service.fleet.endpoints[:3]:
+        live.service.observe(Left(at=100.0, endpoint=endpoint))
+    told, _ = await live.ask(1, {})
+    assert told.keys() == {"x-gateway-destination-endpoint"}
+    assert live.count("tessera_guesses_total", guess="no-encode-endpoint") == 1
+    live.stream.closed()

@@ -63,10 +63,10 @@ def explain(
         body, now = request.read_bytes(), time.time()
         asked, draft = Router.read(body, headers, profile, request_id=request_id, at=0.0, wall_at=now)
         prompt = loaded.router.tokenise(asked, draft, TokenMemo()) if loaded.router.renderer else None
+        view = FleetView(tuple(EndpointState(each, loads.get(each.id, UNKNOWN_LOAD)) for each in listed))
+        decision = loaded.router.choose(asked, view, 0.0, SeededRng(loaded.routing.seed, request_id), prompt)
     for problem in problems:
         err.print(f"[yellow]warning[/yellow]: {endpoints}: {problem}")
-    view = FleetView(tuple(EndpointState(each, loads.get(each.id, UNKNOWN_LOAD)) for each in listed))
-    decision = loaded.router.choose(asked, view, 0.0, SeededRng(loaded.routing.seed, request_id), prompt)
     record = decision_record(decision)
     if format_ is Format.JSON:
         print_json(record)

@@ -16,7 +16,8 @@ MAX_REPORTS: Final = 64
 MAX_ITEMS: Final = 1_024
 MAX_SECONDS: Final = 86_400.0
 
-_ENDPOINT = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[0-9.]{7,15}):[0-9]{1,5}")
+_ENDPOINT = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[0-9A-Za-z._-]{1,253}):[0-9]{1,5}")
+"""Of the endpoints' own ids none is a name, but who decodes may call its engine ``localhost``."""
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,12})?")
 

@@ -180,6 +180,7 @@ class Metrics:
         for item in decision.priced.items:
             reason = self._word((item.reason or "").split(":", 1)[0])
             self._items.labels(str(item.item.modality), item.basis.word, reason).inc()
+        self.stages.decided(decision, self._model(request.model))
         for guess in decision.guesses:
             self._guesses.labels(self._word(guess.split(":", 1)[0])).inc()
         if decision.priced.untokenised is not None:

@@ -4,17 +4,24 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from tessera.core.work import StageEnded
+from tessera.core.types import Decision
+from tessera.core.work import StageEnded, Work
 
 STAGE_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 class StageMetrics:
-    """Three families, of what answers say in ``x-tessera-stages``."""
+    """Of what decisions send apart, and of what answers say in ``x-tessera-stages``."""
 
     def __init__(self, registry: CollectorRegistry, endpoint_label: Callable[[str], str]) -> None:
         """Register the families; ``endpoint_label`` bounds the labels that are endpoints."""
         self._endpoint_label = endpoint_label
+        self._decided = Counter(
+            "llm_d_epp_disagg_decision_total",
+            "Requests of configurations with stages apart, by the stages that found an endpoint.",
+            ("model_name", "decision_type"),
+            registry=registry,
+        )
         self._ended = Counter(
             "tessera_stages_ended_total",
             "Parts of requests' work that ended, by stage, endpoint and whether it was done or failed.",
@@ -33,6 +40,13 @@ class StageMetrics:
             "Answers whose x-tessera-stages could not be read; nothing of them was believed.",
             registry=registry,
         )
+
+    def decided(self, decision: Decision, model: str) -> None:
+        """Count a decision of a handler with stages; ``model`` is a bounded label."""
+        done = {stage.work for stage in decision.stages if stage.work is not None and stage.winners}
+        if decision.rejection is None and done:
+            names = [str(work) for work in (Work.ENCODE, Work.PREFILL, Work.DECODE) if work in done]
+            self._decided.labels(model, "-".join(names) if len(names) > 1 else "decode-only").inc()
 
     def ended(self, event: StageEnded) -> None:
         """Count the end of a part of a request's work."""

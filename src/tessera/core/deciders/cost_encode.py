@@ -4,7 +4,7 @@ from typing import Annotated
 
 from tessera.core.facts import EncoderMatch, FirstTokenCost, PrefixMatch
 from tessera.core.matching.encode_shares import share_out
-from tessera.core.matching.mm_embeddings_cache import uncovered_items
+from tessera.core.matching.mm_embeddings_cache import identified_items, uncovered_items
 from tessera.core.plugin import Decider, NamedFacts, Range, plugin
 from tessera.core.roles import ENCODE_ROLES, ROLE_LABEL
 from tessera.core.types import Candidate, PricedItem, PricedRequest, Stage
@@ -64,11 +64,11 @@ class CostEncodeDecider(Decider):
         return max(here.queued_s, self._apart_s(items, encoders)) < here.queued_s + local_s
 
     def items(self, request: PricedRequest, computing: Stage) -> tuple[PricedItem, ...]:
-        """The distinct items that neither the KV cache nor the encoder cache there holds."""
+        """The distinct items that neither the KV cache nor the encoder cache there holds, and that are sent at all."""
         row = computing.candidate_of(computing.winners[0])
         needed = {each.identifier for each in uncovered_items(request, self._match(row))}
         needed -= row[EncoderMatch].identifiers
-        return tuple([each for each in request.distinct_items() if each.identifier in needed])
+        return tuple([each for each in identified_items(request) if each.identifier in needed])
 
     def _match(self, row: Candidate) -> PrefixMatch | None:
         return row.fact(PrefixMatch, self.prefix_match_info_producer_name)
