@@ -1,9 +1,12 @@
 """Worked by hand with encoders that take 1 s for an item of 100 embeddings, 0.1 s to prepare and 0.5 s to send it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tessera.core.deciders.cost_encode import CostEncodeDecider
 from tessera.core.facts import EncoderMatch, FirstTokenCost, MediaRates, PrefixMatch, ProcessorMatch
+from tessera.core.media.size import Reason
 from tessera.core.types import Candidate
 
 RATES = MediaRates(
@@ -89,3 +92,12 @@ def test_what_an_encoder_holds_costs_only_the_way(build):
 def test_without_encoders_the_stage_runs_and_says_so(build):
     stage = build.stage([row(build, 1, "encode-prefill-decode"), row(build, 2, "decode"), row(build, 3, None)])
     assert CostEncodeDecider(**DECIDER).wants(request_of(build, "a"), stage)
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_CONTENT, Reason.UUID_ONLY])
+def test_what_is_not_sent_cannot_be_encoded_elsewhere(build, reason):
+    request = request_of(build, "ab")
+    unsent = replace(request.items[0], item=build.media(identifier="a", reason=reason))
+    request = build.priced(10, [unsent, request.items[1]])
+    stage = build.stage([row(build, 1, "decode", queued=9.0), row(build, 2, "encode")])
+    assert [each.identifier for each in CostEncodeDecider(**DECIDER).items(request, stage)] == ["b"]

@@ -16,6 +16,7 @@ from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.scheduler import Profile, Scheduler
 from tessera.core.types import Ending, Outcome
+from tessera.core.work import EncodePlan
 
 RNG = SeededRng(1, "r")
 
@@ -277,3 +278,17 @@ def test_on_the_road_a_refusal_says_what_to_do(build, router):
 def test_on_the_road_an_empty_pool_is_not_the_clients_fault(build, router):
     rejection = ask(build, router, "r1", media("u", sent=False), ()).rejection
     assert rejection.reason is DropReason.NO_ENDPOINTS
+
+
+def test_of_media_encoded_apart_each_encoder_has_seen_its_own(build):
+    cached, rows = CachedMediaFilter(), [build.candidate(number) for number in (1, 2, 3)]
+    plan = EncodePlan({"a": "10.0.0.2:8000", "b": "10.0.0.3:8000"}, is_told=True)
+    stages = (build.stage(rows, 0, "decode"), build.stage(rows, 1, "encode", encodes=plan))
+    decision = build.decision(sent(build, "a", "b", "c"), *stages, primary="decode")
+    cached.record(decision)
+    seen = [[each.endpoint.id for each in cached.keep(named(build, uuid), rows, RNG)] for uuid in "abc"]
+    assert seen == [["10.0.0.1:8000", "10.0.0.2:8000"], ["10.0.0.1:8000", "10.0.0.3:8000"], ["10.0.0.1:8000"]]
+    # What failed was seen by nobody for certain: a hash decides.
+    cached.settle(outcome(decision, status=500))
+    assert all(len(cached.keep(named(build, uuid), rows, RNG)) == 1 for uuid in "abc")
+    assert cached.explain(named(build, "a"), rows, rows[:1]).guess == GUESS

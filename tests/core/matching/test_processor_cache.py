@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tessera.core.facts import Joined, Left, Load, PrefixMatch, ProcessorMatch, Scraped
 from tessera.core.matching.processor_cache import ProcessorCacheProducer
 from tessera.core.types import Ending, Outcome
+from tessera.core.work import EncodePlan
 
 GIB = 1 << 30
 
@@ -115,3 +116,18 @@ def test_never_over_its_bound_and_tiny_items_count_as_64(build, sizes):
         assert producer.num_embeds_of("10.0.0.1:8000") <= 2000
         assert len(producer._held.names("10.0.0.1:8000")) <= 2000 // 64
         assert held_by(build, producer, str(name), numbers=(1,)) == [str(name)]
+
+
+def test_an_encoder_prepares_what_it_gets_and_the_others_everything(build):
+    producer, rows = ProcessorCacheProducer(), [build.candidate(number) for number in (1, 2, 3)]
+    items = [build.item(100, identifier=name, index=index) for index, name in enumerate("ab")]
+    plan = EncodePlan({"b": "10.0.0.3:8000"}, is_told=True)
+    stages = (
+        build.stage(rows, 0, "decode"),
+        build.stage(rows, 1, "prefill"),
+        build.stage(rows, 2, "encode", encodes=plan),
+    )
+    priced = build.priced(10, items)
+    producer.record(build.decision(priced, *stages, primary="decode"))
+    held = producer.match(priced, [each.endpoint for each in rows])
+    assert ["".join(sorted(each.identifiers)) for each in held] == ["ab", "ab", "b"]

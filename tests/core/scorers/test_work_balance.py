@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera.core.facts import FirstTokenCost, Joined, Left
+from tessera.core.facts import FirstTokenCost, Joined, Left, MediaRates
 from tessera.core.scorers.ttft_cost import TTFTCostScorer
 from tessera.core.scorers.work_balance import WorkBalanceScorer
 from tessera.core.types import Candidate
@@ -92,3 +92,17 @@ def test_a_stage_without_winner_gives_nobody_work(build):
     scorer = WorkBalanceScorer()
     scorer.record(build.decision(None, build.stage([row(build, 1, 1.0)], winner=None)))
     assert len(scorer) == 0
+
+
+def test_of_stages_apart_each_endpoint_has_its_own_part(build):
+    rates = MediaRates(
+        encode_s_per_item=0.5, encode_s_per_embed=0.0, encode_s_per_embed_squared=0.0, processing_s_per_megapixel=0.0
+    )
+    cost = FirstTokenCost(prefill_s=2.0, encode_s=0.5, rates=rates)
+    facts = {(FirstTokenCost, FirstTokenCost.producer): cost}
+    rows = [Candidate(build.endpoint(number), facts) for number in (1, 2, 3)]
+    stages = [build.stage(rows, index, name) for index, name in enumerate(("decode", "prefill", "encode"))]
+    scorer = WorkBalanceScorer(request_s=0.1)
+    scorer.record(build.decision(build.priced(10, [build.item()]), *stages, primary="decode"))
+    works = [scorer.work_s(row.endpoint.id, 0.0) for row in rows]
+    assert works == [pytest.approx(0.1), pytest.approx(2.0), pytest.approx(0.5)]

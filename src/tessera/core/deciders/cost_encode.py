@@ -4,10 +4,13 @@ from typing import Annotated
 
 from tessera.core.facts import EncoderMatch, FirstTokenCost, PrefixMatch
 from tessera.core.matching.encode_shares import share_out
-from tessera.core.matching.mm_embeddings_cache import identified_items, uncovered_items
+from tessera.core.matching.mm_embeddings_cache import uncovered_items
+from tessera.core.media.size import Reason
 from tessera.core.plugin import Decider, NamedFacts, Range, plugin
 from tessera.core.roles import ENCODE_ROLES, ROLE_LABEL
 from tessera.core.types import Candidate, PricedItem, PricedRequest, Stage
+
+_NOT_SENT = (Reason.NO_CONTENT, Reason.UUID_ONLY)
 
 
 @plugin("cost-encode-decider", reads=(FirstTokenCost, EncoderMatch, PrefixMatch))
@@ -68,7 +71,8 @@ class CostEncodeDecider(Decider):
         row = computing.candidate_of(computing.winners[0])
         needed = {each.identifier for each in uncovered_items(request, self._match(row))}
         needed -= row[EncoderMatch].identifiers
-        return tuple([each for each in identified_items(request) if each.identifier in needed])
+        sent = [each for each in request.distinct_items() if each.item.reason not in _NOT_SENT]
+        return tuple([each for each in sent if each.identifier in needed])
 
     def _match(self, row: Candidate) -> PrefixMatch | None:
         return row.fact(PrefixMatch, self.prefix_match_info_producer_name)

@@ -11,12 +11,14 @@ from typing import Annotated, ClassVar, Final
 
 from tessera.core.errors import DropReason
 from tessera.core.facts import FleetEvent
+from tessera.core.matching.divided import sent_away
 from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.media.digests import text_hash
 from tessera.core.media.size import Reason
 from tessera.core.plugin import Filter, Range, plugin
 from tessera.core.rng import Rng
-from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedRequest
+from tessera.core.types import Candidate, Decision, Finding, Note, Outcome, PricedItem, PricedRequest
+from tessera.core.work import Work
 
 MAX_GONE: Final = 65_536
 """Uuids that are remembered of endpoints that left or started anew."""
@@ -92,25 +94,29 @@ class CachedMediaFilter(Filter):
 
     def record(self, decision: Decision) -> None:
         """Enter what the winners are sent; what they are only told of is used, if they hold it."""
-        if not (sent := _sent(decision.priced)) and not _named(decision.priced):
+        if not (sent := _sent(decision.priced.items)) and not _named(decision.priced):
             return
+        request_id = decision.request.request_id
+        for encoder, items in sent_away(decision).items():
+            self._enter(encoder, _sent(items), request_id)
         for stage in decision.stages:
-            if stage.winner is not None:
+            if stage.winner is not None and stage.work is not Work.ENCODE:
                 held = self._held.names(stage.winner.id)
                 used = [uuid for uuid in _named(decision.priced) if uuid in held]
-                self._enter(stage.winner.id, [*sent, *used], decision.request.request_id)
+                self._enter(stage.winner.id, [*sent, *used], request_id)
 
     def settle(self, outcome: Outcome) -> Sequence[Finding]:
         """Take back what did not come to be held where it was expected, and enter what did elsewhere."""
         decision = outcome.decision
         if decision is None or decision.rejection is not None:
             return ()
-        sent, named = _sent(decision.priced), _named(decision.priced)
+        sent, named = _sent(decision.priced.items), _named(decision.priced)
         winner = decision.primary_stage.winner
         if winner is None or not (sent or named):
             return ()
         failed, served = has_failed(outcome), outcome.endpoint or winner.id
-        withdrawn = {stage.winner.id for stage in decision.stages if stage.winner} if failed else {winner.id} - {served}
+        everybody = {*sent_away(decision), *(stage.winner.id for stage in decision.stages if stage.winner)}
+        withdrawn = everybody if failed else {winner.id} - {served}
         for endpoint_id in withdrawn:
             self._held.withdraw(endpoint_id, [*sent, *named], outcome.request_id)
         if not failed and self._held.knows(served):
@@ -150,9 +156,9 @@ def _named(request: PricedRequest) -> list[str]:
     return _uuids(each.item.uuid for each in request.items if each.item.reason == Reason.UUID_ONLY)
 
 
-def _sent(request: PricedRequest) -> list[str]:
-    """The distinct uuids of which the request has content or a link, prompt order."""
-    return _uuids(each.item.uuid for each in request.items if each.item.reason != Reason.UUID_ONLY)
+def _sent(items: Iterable[PricedItem]) -> list[str]:
+    """The distinct uuids of the items that have content or a link, prompt order."""
+    return _uuids(each.item.uuid for each in items if each.item.reason != Reason.UUID_ONLY)
 
 
 def _uuids(uuids: Iterable[str | None]) -> list[str]:

@@ -16,9 +16,8 @@ from tessera.core.facts import (
     uncached_tokens,
 )
 from tessera.core.matching.alone import Alone, served_alone
-from tessera.core.matching.divided import computing_stage, row_of, sent_away
-from tessera.core.matching.encode_shares import cost_s
 from tessera.core.matching.mm_embeddings_cache import uncovered_items
+from tessera.core.matching.own_work import OwnWork, own_work
 from tessera.core.matching.speed import Sample, Speed, SpeedLearning
 from tessera.core.plugin import NamedFacts, Producer, Range, params, plugin
 from tessera.core.pricing.robust import Ring
@@ -51,17 +50,6 @@ class _Account:
     queued_s: float = 0.0
     num_charges: int = 0
     num_engine_requests: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Charge:
-    """What one request holds of an account."""
-
-    endpoint_id: str
-    own_s: float
-    num_engine_requests: int
-    work: Work | None = None
-    """The stage with which it ends, if that is before the first token."""
 
 
 @params
@@ -137,7 +125,7 @@ class TTFTCostProducer(Producer):
         )
         """As configured; with what is learned they stand in the facts."""
         self._accounts: dict[str, _Account] = {}
-        self._charges: dict[str, list[_Charge]] = {}
+        self._charges: dict[str, list[OwnWork]] = {}
         self._works = Ring(NUM_WORKS)
         self._typical_s = FIRST_TYPICAL_S
 
@@ -174,22 +162,14 @@ class TTFTCostProducer(Producer):
     def record(self, decision: Decision) -> None:
         """Charge each endpoint with the part of the request's work that it does."""
         charges = self._charges.setdefault(decision.request.request_id, [])
-        num, computing, primary = decision.request.num_engine_requests, computing_stage(decision), decision.primary
-        for encoder, items in sent_away(decision).items():
-            if (row := row_of(decision, encoder)) is not None:
-                seconds = sum(cost_s(item, row, self.name) for item in items)
-                self._charge(charges, _Charge(encoder, seconds, len(items), Work.ENCODE))
-        for stage in decision.stages:
-            if stage.winner is None or stage.work is Work.ENCODE:
-                continue
-            row = stage.candidate_of(stage.winner)
-            if stage is not computing and stage.work is not None:
-                self._charge(charges, _Charge(stage.winner.id, 0.0, num))
-            elif (cost := row.fact(FirstTokenCost, self.name)) is not None:
-                own_s = cost.own_s - self._spared_s(decision, row, cost)
-                work = Work.PREFILL if stage.profile != primary and stage.work is not None else None
-                self._charge(charges, _Charge(stage.winner.id, own_s, num, work))
-                self._works.add(own_s)
+        for each in own_work(decision, self.name, self.prefix_match_info_producer_name):
+            account = self._accounts.setdefault(each.endpoint_id, _Account())
+            account.queued_s += each.seconds
+            account.num_charges += 1
+            account.num_engine_requests += each.num_engine_requests
+            charges.append(each)
+            if each.work in (None, Work.PREFILL):
+                self._works.add(each.seconds)
         winner = decision.primary_stage.winner
         if winner is not None and self.learning.mode != "disabled":
             self._alone.sent(decision.request.request_id, winner.id)
@@ -281,28 +261,10 @@ class TTFTCostProducer(Producer):
         account = self._accounts.get(candidate.endpoint.id)
         return max(0, load.num_waiting - (account.num_engine_requests if account else 0))
 
-    def _spared_s(self, decision: Decision, row: Candidate, cost: FirstTokenCost) -> float:
-        """Encoder time that is part of ``cost`` and is spent elsewhere."""
-        away = [item for items in sent_away(decision).values() for item in items]
-        if not away:
-            return 0.0
-        held = row.fact(EncoderMatch, EncoderMatch.producer)
-        match = row.fact(PrefixMatch, self.prefix_match_info_producer_name)
-        needed = {item.identifier for item in uncovered_items(decision.priced, match)}
-        needed -= held.identifiers if held is not None else frozenset()
-        return min(cost.encode_s, sum(cost.rates.encode_s(item) for item in away if item.identifier in needed))
-
-    def _charge(self, charges: list[_Charge], charge: _Charge) -> None:
-        account = self._accounts.setdefault(charge.endpoint_id, _Account())
-        account.queued_s += charge.own_s
-        account.num_charges += 1
-        account.num_engine_requests += charge.num_engine_requests
-        charges.append(charge)
-
-    def _release(self, charges: list[_Charge]) -> None:
+    def _release(self, charges: list[OwnWork]) -> None:
         for charge in charges:
             account = self._accounts[charge.endpoint_id]
-            account.queued_s -= charge.own_s
+            account.queued_s -= charge.seconds
             account.num_charges -= 1
             account.num_engine_requests -= charge.num_engine_requests
             if account.num_charges == 0:

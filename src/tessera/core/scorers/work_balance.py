@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from tessera.core.facts import FirstTokenCost, FleetEvent, Joined, Left
+from tessera.core.matching.own_work import own_work
 from tessera.core.plugin import Range, Scorer, plugin
 from tessera.core.types import Candidate, Decision, PricedRequest
 
@@ -52,12 +53,10 @@ class WorkBalanceScorer(Scorer):
         return work * math.exp((since - at) / self.tau_s) if at > since else work
 
     def record(self, decision: Decision) -> None:
-        """Give the winner of every stage the request's own work there."""
-        for stage in decision.stages:
-            if stage.winner is None:
-                continue
-            name, cost = stage.winner.id, stage.candidate_of(stage.winner)[FirstTokenCost]
-            self._work[name] = (self.work_s(name, decision.at) + cost.own_s + self.request_s, decision.at)
+        """Give each endpoint the part of the request's own work that it does."""
+        for each in own_work(decision):
+            added = each.seconds + (self.request_s if each.decodes else 0.0)
+            self._work[each.endpoint_id] = (self.work_s(each.endpoint_id, decision.at) + added, decision.at)
 
     def observe(self, event: FleetEvent) -> None:
         """Let who joins begin with the mean of the fleet, and forget who leaves."""
