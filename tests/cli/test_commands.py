@@ -565,3 +565,38 @@ plugins:
 """
     )
     assert says in run("check", path).output
+
+
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        ("llm-d-e-pd", {"decode": "10.0.2.", "encode": "10.0.0."}),
+        ("llm-d-p-d", {"decode": "10.0.2.", "prefill": "10.0.1."}),
+        ("llm-d-e-p-d", {"decode": "10.0.2.", "prefill": "10.0.1.", "encode": "10.0.0."}),
+        ("e-pd-spread", {"decode": "10.0.2."}),
+    ],
+)
+def test_explain_shows_the_plan_of_three_pools(request_file: Path, name: str, stages: dict[str, str]) -> None:
+    files = (request_file, "--config", shipped(f"{name}.yaml"), "--endpoints", shipped("endpoints-three-pools.yaml"))
+    record = as_json("explain", *files)
+    plan, items = record["plan"], {"0"} & record["plan"].keys()
+    assert plan.keys() == stages.keys() | items
+    assert all(plan[stage].startswith(pool) for stage, pool in stages.items())
+    assert items == ({"0"} if "encode" in stages else set())
+    assert {each["profile"]: each["work"] for each in record["stages"]} == {stage: stage for stage in stages}
+    printed = run("explain", *files).output
+    assert ("plan: decode at 10.0.2." in printed) is (len(stages) > 1)
+    assert (f"item 0 encoded at {plan.get('encode')}" in printed) is ("encode" in stages)
+
+
+def test_explain_says_that_a_request_names_no_profile(request_file: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    text = shipped("llm-d-p-d.yaml").read_text()
+    old = "disagg-profile-handler\n    parameters:\n      deciders: {prefill: always-disagg-pd-decider}"
+    config.write_text(text.replace(old, "header-profile-handler"))
+    files = (request_file, "--config", config, "--endpoints", shipped("endpoints-three-pools.yaml"))
+    record = as_json("explain", *files, "--header", "EPP-Profile: prefill")
+    assert record["stages"][0]["winner"].startswith("10.0.1.")
+    result = run("explain", *files, "--header", "EPP-Profile: train")
+    assert result.exit_code == 2
+    assert "header EPP-Profile names the profile 'train', expected one of decode, prefill" in result.output

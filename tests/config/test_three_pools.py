@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tessera.config import document
 from tessera.config.endpoints import read_endpoints_file
-from tessera.config.load import load_file
+from tessera.config.load import load_data, load_file
 from tessera.core.facts import EndpointState, FleetView, InFlightLoad, Joined, Load
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
@@ -39,8 +40,8 @@ def body(*pictures, text="What is this?"):
 class Fleet:
     """A router of an example over the three pools."""
 
-    def __init__(self, name, endpoints=ENDPOINTS, waiting=()):
-        self.loaded = load_file(EXAMPLES / f"{name}.yaml")
+    def __init__(self, name, endpoints=ENDPOINTS, waiting=(), loaded=None):
+        self.loaded = loaded or load_file(EXAMPLES / f"{name}.yaml")
         assert self.loaded.missing_plugins == ()
         self.router = self.loaded.router
         loads = dict(waiting)
@@ -210,3 +211,20 @@ def test_ours_does_not_send_what_the_decoder_was_given_before(status, apart):
     # Another text before the pictures: no KV cache covers them.
     again = fleet.ask(*pictures, text="Else?")
     assert ("encode" in again.plan) is apart
+
+
+def test_who_prefills_is_told_of_a_peer_that_holds_more():
+    data = document.parse((EXAMPLES / "llm-d-p-d.yaml").read_text())
+    data["plugins"].append({"type": "p2p-source-producer", "parameters": {"minCachedTokenDelta": 100}})
+    fleet = Fleet("llm-d-p-d", loaded=load_data(data))
+    prompt = "Be brief. " * 200
+    first = fleet.ask(text=prompt)
+    assert "x-kv-cache-source-host-port" not in fleet.told(first)
+    holders = {first.plan["prefill"], first.plan["decode"]}
+    fleet.view = FleetView(tuple(each for each in fleet.view.endpoints if each.endpoint.id != first.plan["prefill"]))
+    told = fleet.told(second := fleet.ask(text=prompt))
+    assert second.plan["prefill"] not in holders
+    assert told["x-kv-cache-source-host-port"] == first.plan["decode"]
+    assert told["x-prefiller-host-port"] == second.plan["prefill"]
+    # Now it holds as much itself.
+    assert "x-kv-cache-source-host-port" not in fleet.told(fleet.ask(text=prompt))

@@ -6,6 +6,7 @@ from tessera.config.discover import discover
 from tessera.core.facts import FirstToken, Joined, Left, Load, Scraped
 from tessera.core.plugin import Producer, registered
 from tessera.core.types import Ending, FirstTokenSource, Outcome
+from tessera.core.work import StageEnded, Work
 
 discover()
 
@@ -36,6 +37,10 @@ def test_takes_every_event_in_any_order(type_name, build):
     producer.observe(FirstToken(at=0.0, request_id="unknown", source=FirstTokenSource.BODY))
     producer.observe(Left(at=0.0, endpoint=endpoint))
     producer.record(decision)
+    for told in ("unknown", request_id):
+        for stage in Work:
+            fields = {"stage": stage, "endpoint_id": endpoint.id, "status": 200, "seconds": 0.1, "num_items": 1}
+            producer.observe(StageEnded(at=1.0, request_id=told, **fields))
     producer.observe(Scraped(at=1.0, endpoint_id=endpoint.id, load=Load()))
     producer.observe(Joined(at=1.0, endpoint=endpoint))
     producer.observe(Left(at=1.0, endpoint=endpoint))

@@ -71,3 +71,14 @@ def test_what_says_nothing_is_left_out(build, fields):
     metrics = Metrics()
     settle(build, metrics, **fields)
     assert [sums(metrics, str(source))[0] for source in FirstTokenSource] == [None, None, None]
+
+
+def test_of_a_prefill_apart_its_prediction_counts(build):
+    metrics = Metrics()
+    facts = [{(FirstTokenCost, FirstTokenCost.producer): FirstTokenCost(ttft_s=ttft_s)} for ttft_s in (0.3, 0.6)]
+    rows = [Candidate(build.endpoint(number), each) for number, each in enumerate(facts, 1)]
+    stages = (build.stage(rows, 0, "decode"), build.stage(rows, 1, "prefill"))
+    decision = build.decision(None, *stages, at=5.0, primary="decode")
+    fields = {"endpoint": "10.0.0.1:8000", "first_token_at": 5.4, "first_token_source": BODY, "finished_at": 9.0}
+    metrics.settled(Outcome(request_id="r1", ending=Ending.FINISHED, decision=decision, **fields))
+    assert sums(metrics) == pytest.approx((1, 0.2, 1.5))

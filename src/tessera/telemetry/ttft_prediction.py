@@ -3,7 +3,9 @@
 from prometheus_client import CollectorRegistry, Histogram
 
 from tessera.core.facts import FirstTokenCost
+from tessera.core.matching.first_token import predicted_first_token_at
 from tessera.core.types import Ending, FirstTokenSource, Outcome
+from tessera.core.work import Work
 
 ERROR_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 15.0, 60.0)
 RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
@@ -12,9 +14,9 @@ RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 class TTFTPredictionMetrics:
     """Two histograms by how the first token was learned; silent where no producer predicts it.
 
-    Compared is the prediction for the endpoint that served, from the decision to the
-    first token. Left out are first tokens that were predicted themselves, and requests
-    that did not finish.
+    Compared is the prediction for the endpoint that served, and where stages were apart
+    for those that were chosen, from the decision to the first token. Left out are first
+    tokens that were predicted themselves, and requests that did not finish.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -48,5 +50,7 @@ class TTFTPredictionMetrics:
         measured = outcome.first_token_at - decision.at
         if cost is None or measured <= 0:
             return
-        self._error.labels(str(source)).observe(abs(cost.ttft_s - measured))
-        self._ratio.labels(str(source)).observe(cost.ttft_s / measured)
+        is_apart = decision.stage_of(Work.ENCODE) or decision.stage_of(Work.PREFILL)
+        predicted = predicted_first_token_at(decision) - decision.at if is_apart else cost.ttft_s
+        self._error.labels(str(source)).observe(abs(predicted - measured))
+        self._ratio.labels(str(source)).observe(predicted / measured)
