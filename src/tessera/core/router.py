@@ -125,10 +125,12 @@ class Router:
             at=at,
             stages=stages,
             primary=primary,
+            plan={each.profile: ",".join([one.id for one in each.winners]) for each in stages if each.winners},
             guesses=(*request.guesses, *guesses),
             rejection=rejection,
         )
-        return decision if rejection else replace(decision, plan=_plan(decision))
+        encoders = {} if rejection else _encoders(decision)
+        return replace(decision, plan={**decision.plan, **encoders}) if encoders else decision
 
     def observe(self, event: FleetEvent) -> None:
         """Tell every memory that the fleet changed; raises as ``settle``."""
@@ -203,13 +205,13 @@ class Router:
         return candidates
 
 
-def _plan(decision: Decision) -> dict[str, str]:
-    """Whom each profile chose, several with commas; where media is encoded apart, who encodes each item, by index."""
-    plan = {each.profile: ",".join([one.id for one in each.winners]) for each in decision.stages if each.winners}
+def _encoders(decision: Decision) -> dict[str, str]:
+    """Where media is encoded apart: who encodes each item, by its index."""
     away = {each.identifier: encoder for encoder, items in sent_away(decision).items() for each in items}
+    if not away:
+        return {}
     here = computing_stage(decision).winners[0].id
-    items = decision.priced.items if away else ()
-    return plan | {str(each.index): away.get(each.identifier, here) for each in items}
+    return {str(each.index): away.get(each.identifier, here) for each in decision.priced.items}
 
 
 def _tokenised(priced: PricedRequest, prompt: PromptTokens) -> PricedRequest:

@@ -330,7 +330,8 @@ class Decision:
 
     def stage_of(self, work: Work) -> Stage | None:
         """The stage that chose somebody for that part of the work, if one did."""
-        return next((stage for stage in self.stages if stage.work is work and stage.winners), None)
+        found = [stage for stage in self.stages if stage.work is work and stage.winners]
+        return found[0] if found else None
 
     @property
     def destinations(self) -> tuple[Endpoint, ...]:

@@ -38,6 +38,8 @@ def sent_away(decision: Decision) -> dict[str, tuple[PricedItem, ...]]:
 def kept_items(decision: Decision) -> tuple[PricedItem, ...]:
     """The distinct items that nobody else encodes, prompt order."""
     away = {each.identifier for items in sent_away(decision).values() for each in items}
+    if not away:
+        return decision.priced.distinct_items()
     return tuple([each for each in decision.priced.distinct_items() if each.identifier not in away])
 
 

@@ -8,7 +8,7 @@ already sees it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, PrefixMatch, num_uncached_tokens
@@ -75,7 +75,7 @@ class InflightLoadProducer(Producer):
         """Charge each endpoint with the part of the work that it does."""
         entry = self._entries.setdefault(decision.request.request_id, _Entry())
         for endpoint_id, items in sent_away(decision).items():
-            load = replace(_media(items), num_requests=1, encode_embeds=sum(item.num_embeds for item in items))
+            load = _media(items, num_requests=1, encode_embeds=sum(item.num_embeds for item in items))
             self._charge(entry.until_stage.setdefault((Work.ENCODE, endpoint_id), []), endpoint_id, load)
         computing = computing_stage(decision)
         for stage in decision.stages:
@@ -102,8 +102,8 @@ class InflightLoadProducer(Producer):
     ) -> None:
         """Charge who computes the prompt, who decodes it, or who does both."""
         priced = decision.priced
-        output = InFlightLoad(num_requests=1, num_uncached_tokens=self._output_tokens(priced))
         if not computes:
+            output = InFlightLoad(num_requests=1, num_uncached_tokens=self._output_tokens(priced))
             self._charge(entry.until_end, endpoint_id, output)
             return
         candidate = stage.candidate_of(stage.winners[0])
@@ -111,12 +111,13 @@ class InflightLoadProducer(Producer):
             num_uncached_tokens=num_uncached_tokens(priced, candidate, self.prefix_match_info_producer_name),
             encode_embeds=sum(item.num_embeds for item in kept_items(decision)),
         )
-        media = _media(priced.distinct_items())
+        items = priced.distinct_items()
         if stage.work is Work.PREFILL:
-            load = _sum(replace(media, num_requests=1), work, 1)
+            load = _sum(_media(items, num_requests=1), work, 1)
             self._charge(entry.until_stage.setdefault((Work.PREFILL, endpoint_id), []), endpoint_id, load)
         else:
-            self._charge(entry.until_end, endpoint_id, _sum(media, output, 1))
+            load = _media(items, num_requests=1, num_uncached_tokens=self._output_tokens(priced))
+            self._charge(entry.until_end, endpoint_id, load)
             self._charge(entry.until_first_token, endpoint_id, work)
 
     def _charge(self, charges: _Charges, endpoint_id: str, load: InFlightLoad) -> None:
@@ -148,8 +149,9 @@ class InflightLoadProducer(Producer):
 _IDLE = InFlightLoad()
 
 
-def _media(items: Sequence[PricedItem]) -> InFlightLoad:
-    return InFlightLoad(num_items=len(items), media_bytes=sum(item.item.num_bytes for item in items))
+def _media(items: Sequence[PricedItem], **more: int) -> InFlightLoad:
+    """The load of these items' media, and what is given by name."""
+    return InFlightLoad(num_items=len(items), media_bytes=sum([item.item.num_bytes for item in items]), **more)
 
 
 def _sum(load: InFlightLoad, other: InFlightLoad, sign: int) -> InFlightLoad:

@@ -4,7 +4,7 @@ vLLM has no metric of its encoder cache, so this is a belief: an item is held wh
 it was last encoded, until as many embeddings as the cache has room for came after it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Annotated, Final
@@ -200,11 +200,14 @@ class MMEmbeddingsCacheProducer(Producer):
         """Enter what an endpoint encodes that computes the prompt."""
         row = next((each for each in stage.candidates if each.endpoint.id == endpoint_id), None)
         match = row.fact(PrefixMatch, self.prefix_match_info_producer_name) if row is not None else None
-        kept = {each.identifier for each in kept_items(decision)}
-        needed = [each for each in uncovered_items(decision.priced, match) if each.identifier in kept]
+        kept = kept_items(decision)
+        needed: Iterable[PricedItem] = uncovered_items(decision.priced, match)
+        if len(kept) < len(decision.priced.distinct_items()):
+            names = {each.identifier for each in kept}
+            needed = [each for each in needed if each.identifier in names]
         self._enter(endpoint_id, needed, decision.request.request_id)
 
-    def _enter(self, endpoint_id: str, items: Sequence[PricedItem], request_id: str) -> None:
+    def _enter(self, endpoint_id: str, items: Iterable[PricedItem], request_id: str) -> None:
         weights = {
             each.identifier: 1 if self._counts_entries else each.num_embeds
             for each in items
