@@ -46,6 +46,10 @@ class DisaggProfileHandler(Handler):
     stage finds nobody, or prefill whom decode has found, the request goes on without it, as in llm-d; of a stage
     that finds nobody the Decision says ``no-encode-endpoint`` or ``no-prefill-endpoint`` among its guesses. Encode runs
     last, because its decider looks at who computes the prompt.
+
+    What encoders and who prefills have in flight is given back when the answer's headers
+    report it in ``x-tessera-stages`` (``tessera sidecar`` writes it; another gateway than the
+    generated Envoy must send us answers' headers), at the latest at the first token.
     """
 
     stage_order: Literal["decode-first", "prefill-first", "decode_first", "prefill_first"] = "decode-first"
