@@ -87,6 +87,7 @@ def test_what_we_lack_is_told_with_its_kind():
     assert lacked["predicted-latency-producer"] == "producer"
     assert "queue-scorer" not in lacked
     assert "openai-parser" not in lacked
+    assert "pd-profile-handler" not in lacked
 
 
 def test_the_pages_are_current(tmp_path: Path):

@@ -15,6 +15,7 @@ from tessera.config.blocks import block_of, element_of, fields_of, plain_hint
 from tessera.config.declarations import DECLARATIONS
 from tessera.config.discover import discover
 from tessera.config.llmd_types import LLMD_TYPES
+from tessera.config.legacy import OLD_TYPES
 from tessera.config.plan import PluginClass
 from tessera.config.quantities import AsQuantity
 from tessera.config.schema import RoutingSpec
@@ -78,9 +79,9 @@ def describe_routing() -> tuple[Parameter, ...]:
 
 
 def types_we_lack() -> Mapping[str, str]:
-    """Kind of each of llm-d's types that Tessera does not have, by type name."""
+    """Kind of each of llm-d's types that Tessera does not have, by type name; older names that it reads aside."""
     discover()
-    ours = configurable_types().keys() | DECLARATIONS.keys()
+    ours = configurable_types().keys() | DECLARATIONS.keys() | OLD_TYPES
     return MappingProxyType({name: kind for name, kind in LLMD_TYPES.items() if name not in ours})
 
 

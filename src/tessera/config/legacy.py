@@ -22,6 +22,8 @@ _RENAMED_TYPES = {
     "by-label-selector": "label-selector-filter",
     "pd-profile-handler": "disagg-profile-handler",
 }
+OLD_TYPES = frozenset({*_RENAMED_TYPES, "precise-prefix-cache-scorer"})
+"""Type names of llm-d's that are read as newer ones, whatever their parameters."""
 _PD_DECIDER = "prefix-based-pd-decider"
 """What ``pd-profile-handler`` asks where it names nobody."""
 _PD_IGNORED: Mapping[str, str] = {

@@ -83,7 +83,7 @@ def test_an_optional_stage_may_find_nobody(build):
     assert run(build, made(), nobody=("prefill", "encode")) == ["decode", "prefill", "encode"]
 
 
-@pytest.mark.parametrize("order", ["prefill-first", "prefill_first"])
+@pytest.mark.parametrize("order", ["prefill-first", "prefill_first", "prefillfirst"])
 def test_prefill_first_always_prefills(build, order):
     handler = made(StageDeciders(encode="e"), stage_order=order)
     assert run(build, handler) == ["prefill", "decode", "encode"]

@@ -43,18 +43,21 @@ class DisaggProfileHandler(Handler):
     first winner of prefill in ``x-prefiller-host-port``, all of encode in
     ``x-encoder-hosts-ports``, and from ``encode-spread-picker`` who encodes which item in
     ``x-tessera-encode-plan``. A request without media never encodes. Where an optional
-    stage finds nobody, or prefill whom decode has found, the request goes on without it, as in llm-d; of a stage
-    that finds nobody the Decision says ``no-encode-endpoint`` or ``no-prefill-endpoint`` among its guesses. Encode runs
-    last, because its decider looks at who computes the prompt.
+    stage finds nobody the request goes on without it, as in llm-d, and the Decision says
+    ``no-encode-endpoint`` or ``no-prefill-endpoint`` among its guesses; where prefill finds
+    whom decode has found, that is not told to prefill for itself. Encode runs last,
+    because its decider looks at who computes the prompt.
 
     What encoders and who prefills have in flight is given back when the answer's headers
     report it in ``x-tessera-stages`` (``tessera sidecar`` writes it; another gateway than the
     generated Envoy must send us answers' headers), at the latest at the first token.
     """
 
-    stage_order: Literal["decode-first", "prefill-first", "decode_first", "prefill_first"] = "decode-first"
+    stage_order: Literal[
+        "decode-first", "prefill-first", "decode_first", "prefill_first", "decodefirst", "prefillfirst"
+    ] = "decode-first"
     """``decode-first``: the decider of prefill looks at the winner of decode. ``prefill-first``: prefill always
-    runs, and has no decider."""
+    runs, and has no decider. The other spellings are llm-d's too."""
     profiles: StageProfiles = StageProfiles()
     """Names of the profiles."""
     deciders: StageDeciders = StageDeciders()
