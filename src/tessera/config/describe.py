@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from tessera.config.blocks import block_of, element_of, fields_of, plain_hint
 from tessera.config.declarations import DECLARATIONS
 from tessera.config.discover import discover
-from tessera.config.llmd_types import LLMD_TYPES
 from tessera.config.legacy import OLD_TYPES
+from tessera.config.llmd_types import LLMD_TYPES
 from tessera.config.plan import PluginClass
 from tessera.config.quantities import AsQuantity
 from tessera.config.schema import RoutingSpec
