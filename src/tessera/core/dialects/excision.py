@@ -66,9 +66,17 @@ class Excised:
 
     def restore_raw(self, raw: bytes) -> bytes:
         """The JSON text with every stand-in replaced by its string."""
-        mark = _MARK.encode()
-        if mark not in raw:
+        first, *behind = raw.split(_MARK.encode())
+        if not behind:
             return raw
-        for index in range(len(self._segments) - 1, -1, -1):
-            raw = raw.replace(mark + str(index).encode() + b'"', bytes(self._segments[index]) + b'"')
-        return raw
+        pieces: list[bytes | memoryview] = [first]
+        for piece in behind:
+            index, _, rest = piece.partition(b'"')
+            pieces += [self._segments[int(index)], b'"', rest]
+        return b"".join(pieces)
+
+    def content_of(self, text: str) -> bytes:
+        """The bytes of a string of the body: of what was cut out where it is a stand-in, else its own."""
+        if text.startswith(_MARK):
+            return bytes(self._segments[int(text[len(_MARK) :])])
+        return text.encode("utf-8", "surrogatepass")

@@ -39,7 +39,7 @@ def read_json(body: bytes, shape: type[S], profile: ModelProfile) -> tuple[S, li
             more values than ``profile`` allows.
     """
     excised = Excised(body, profile.max_items)
-    _bound_structure(excised.rest, profile)
+    bound_structure(excised.rest, max_structure=profile.max_structure, max_values=profile.max_values)
     try:
         if not excised.rest.isascii():
             excised.rest.decode()
@@ -59,15 +59,20 @@ def _restored(value: S, excised: Excised) -> S:
     return value
 
 
-def _bound_structure(body: bytes, profile: ModelProfile) -> None:
+def bound_structure(body: bytes, *, max_structure: int, max_values: int) -> None:
+    """Refuse a body of many values, before they are made.
+
+    Raises:
+        RequestError: more objects and arrays, or more commas, than that.
+    """
     if len(body) <= SMALL_BODY_BYTES:
         return
     num_nested = _num_of(b"{", body) + _num_of(b"[", body)
     num_commas = _num_of(b",", body)
-    if num_nested > profile.max_structure or num_commas > profile.max_values:
+    if num_nested > max_structure or num_commas > max_values:
         raise RequestError(
             f"the body holds {num_nested} objects and arrays and {num_commas} commas, "
-            f"at most {profile.max_structure} and {profile.max_values} are read; send fewer values in one request",
+            f"at most {max_structure} and {max_values} are read; send fewer values in one request",
             status=413,
             code="request_too_large",
         )

@@ -1,0 +1,1 @@
+"""How do encode, prefill and decode run apart? A state table that eats events and emits commands."""
