@@ -142,3 +142,18 @@ class TestTheRequestsEnd:
         play << Relay(f"{ENTRY},200,0.000000")
         play.at_time(3.0) >> play.woken()
         play << Cancel(Stage.DECODE, 0) << Break("the request took longer than 3 s")
+
+
+def test_the_report_says_how_long_each_stage_took(begin):
+    play = begin(begin.chat(begin.picture("a")), encoders=E1, prefillers=P1)
+    play.at_time(1.0) >> play.started()
+    play << ("encode", 0, 0, E1)
+    play.at_time(1.5) >> play.encoded(0)
+    play << ("prefill", 0, P1)
+    play.at_time(2.75) >> play.prefilled()
+    play << ("decode", 0, None)
+    play.at_time(3.0) >> play.headers()
+    play << Relay(f"encode={E1},1,200,0.500000;prefill={P1},0,200,1.250000;decode=d:8000,0,200,0.250000")
+    play.at_time(7.0) >> play.ended()
+    play << End()
+    assert play.report.seconds == {Stage.ENCODE: 0.5, Stage.PREFILL: 1.25, Stage.DECODE: 4.25}

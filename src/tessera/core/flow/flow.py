@@ -64,6 +64,14 @@ class State(Enum):
     OVER = auto()
 
 
+_STAGES = {
+    State.ENCODING: Stage.ENCODE,
+    State.PREFILLING: Stage.PREFILL,
+    State.DECODING: Stage.DECODE,
+    State.RELAYING: Stage.DECODE,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One request, and what may be done about it."""
@@ -103,6 +111,7 @@ class Flow:
         self._decode_started_at = 0.0
         self._is_decode_open = False
         self._has_references = False
+        self._stage_began_at = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -161,7 +170,7 @@ class Flow:
         if not remote or job.ec is None:
             yield from self._prefill(at)
             return
-        self._state = State.ENCODING
+        self._enter(State.ENCODING, at)
         self._encoding = Encoding(remote, job.plan, job.ec, self._encode_body, self._settings, self.report)
         yield from self._encoding.start(at, self._ends_at)
 
@@ -191,7 +200,7 @@ class Flow:
             yield self._decode(at, self._embeddings())
             return
         body = prefill_leg(job.document, job.shape, {**self._embeddings(), **job.kv.keeping()})
-        self._state = State.PREFILLING
+        self._enter(State.PREFILLING, at)
         self._prefilling = Prefilling(job.plan.prefillers, job.kv, body, self._settings, self.report)
         yield from self._prefilling.start(at, self._ends_at)
 
@@ -219,7 +228,8 @@ class Flow:
         return self._job.ec.referring(confirmed)
 
     def _decode(self, at: float, changes: Mapping[str, bytes | None], num_cached: int | None = None) -> Decode:
-        self._state = State.DECODING
+        if self._state is not State.DECODING:
+            self._enter(State.DECODING, at)
         self._has_references = any(raw is not None for raw in changes.values())
         self._decode_started_at = at
         self._is_decode_open = True
@@ -233,23 +243,23 @@ class Flow:
                     yield Cancel(Stage.DECODE, self._decode_attempt)
                     yield self._decode_plainly(event.at, Cause.TRANSFER)
                 else:
-                    self._state = State.RELAYING
+                    self._enter(State.RELAYING, event.at)
                     yield Relay(self.report.header())
             case DecodeFailed() if self._state is State.DECODING:
                 self._decode_ended(event.at, 0)
                 if event.cause is Cause.CUT and self._decode_attempt == 0:
                     yield self._decode_plainly(event.at, event.cause)
                 else:
-                    self._over()
+                    self._over(event.at)
                     message = (
                         f"the model server {self._job.decoder} gave no answer ({event.cause}); send the request again"
                     )
                     yield Refuse(502, message)
             case DecodeFailed() if self._state is State.RELAYING:
-                self._over()
+                self._over(event.at)
                 yield Break(f"the model server {self._job.decoder} stopped in the middle of its answer ({event.cause})")
             case DecodeEnded() if self._state is State.RELAYING:
-                self._over()
+                self._over(event.at)
                 yield End()
             case _:
                 pass
@@ -280,8 +290,17 @@ class Flow:
             yield from self._prefilling.cancel(at)
         if self._is_decode_open:
             yield Cancel(Stage.DECODE, self._decode_attempt)
-        self._over()
+        self._over(at)
 
-    def _over(self) -> None:
-        self._state = State.OVER
+    def _enter(self, state: State, at: float) -> None:
+        """Change the state, and note how long the stage took that is left."""
+        stage = _STAGES.get(self._state)
+        if stage:
+            self.report.seconds[stage] = at - self._stage_began_at
+        self._state = state
+        if state is not State.RELAYING:
+            self._stage_began_at = at
+
+    def _over(self, at: float) -> None:
+        self._enter(State.OVER, at)
         self._is_decode_open = False

@@ -40,6 +40,8 @@ class FlowReport:
     """Items, or for prefill requests, that were worked on here, by cause."""
     retried: Counter[tuple[Stage, Cause]] = field(default_factory=Counter)
     """Legs that failed and were given to another server, by cause."""
+    seconds: dict[Stage, float] = field(default_factory=dict)
+    """How long each stage took in all, retries included; decode: until the answer's end."""
     entries: dict[tuple[Stage, str, int], StageEntry] = field(default_factory=dict)
     """By stage, server and HTTP status, 0 where there was no answer."""
 
