@@ -20,7 +20,7 @@ what nobody else did, and nothing refers to embeddings that no encoder confirmed
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from tessera.core.flow.commands import Break, Cancel, Command, Decode, End, Refuse, Relay, Stage, WakeAt
@@ -244,6 +244,7 @@ class Flow:
                     yield self._decode_plainly(event.at, Cause.TRANSFER)
                 else:
                     self._enter(State.RELAYING, event.at)
+                    self._forget_body()
                     yield Relay(self.report.header())
             case DecodeFailed() if self._state is State.DECODING:
                 self._decode_ended(event.at, 0)
@@ -263,6 +264,11 @@ class Flow:
                 yield End()
             case _:
                 pass
+
+    def _forget_body(self) -> None:
+        """Nothing is asked any more; a long answer must not keep the media in memory."""
+        self._job = replace(self._job, document=Document(b""))
+        self._items, self._encoding, self._prefilling = [], None, None
 
     def _decode_ended(self, at: float, status: int) -> None:
         self._is_decode_open = status != 0

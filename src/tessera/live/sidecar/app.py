@@ -1,0 +1,123 @@
+"""The whole sidecar, put together: ranks, allow-list, metrics, and how it starts and stops."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from tessera.core.errors import ConfigError, Problem
+from tessera.live.extproc.budget import BodyBudget
+from tessera.live.sidecar.allow_list import AllowList
+from tessera.live.sidecar.server import Rank
+from tessera.live.sidecar.settings import SidecarSettings
+from tessera.live.sidecar.upstream import MAX_HEADER_BYTES, Upstream
+from tessera.telemetry.sidecar_metrics import SidecarMetrics
+
+IDLE_S: Final = 300.0
+"""How long a client's idle connection is kept; as llm-d's sidecar."""
+BACKLOG: Final = 1024
+
+_log = logging.getLogger("tessera.sidecar")
+
+
+class Sidecar:
+    """One running sidecar; ``start``, then ``stop``."""
+
+    def __init__(self, settings: SidecarSettings) -> None:
+        self._settings = settings
+        self.metrics = SidecarMetrics()
+        self.allow_list = AllowList(settings.endpoints_path)
+        self._runners: list[web.ServerRunner] = []
+        self._upstream: Upstream | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> dict[str, int]:
+        """Listen on every port; the ports by name: ``http`` for rank 0, ``http1`` and so on, ``metrics``.
+
+        Raises:
+            ConfigError: the endpoints file or the certificate cannot be read.
+        """
+        settings = self._settings
+        context = _tls(settings)
+        upstream = self._upstream = Upstream(settings)
+        await self._start_watching()
+        budget = BodyBudget(limit_bytes=settings.max_bodies_bytes, per_body_bytes=settings.max_body_bytes)
+        ports = {}
+        for index in range(settings.num_ranks):
+            rank = Rank(
+                settings,
+                index,
+                upstream=upstream,
+                allow_list=self.allow_list,
+                metrics=self.metrics,
+                budget=budget,
+            )
+            port = settings.port + index if settings.port else 0
+            ports[f"http{index or ''}"] = await self._listen(_server(rank.handle), port, context)
+        if settings.metrics_port is not None:
+            ports["metrics"] = await self._listen(web.Server(self._metrics_page), settings.metrics_port, None)
+        return ports
+
+    async def wait(self) -> None:
+        """Return, or raise, when what must run for ever has ended."""
+        await (self._watch if self._watch else asyncio.Event().wait())
+
+    async def stop(self) -> None:
+        """Stop listening, let requests in flight end, close everything."""
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await asyncio.gather(*(runner.cleanup() for runner in self._runners))
+        if self._upstream:
+            await self._upstream.close()
+
+    async def _start_watching(self) -> None:
+        if not self.allow_list.is_on:
+            return
+        self._watch = asyncio.create_task(self.allow_list.watch(asyncio.get_running_loop().time))
+        reading = asyncio.create_task(self.allow_list.read())
+        await asyncio.wait([reading, self._watch], return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+        if self._watch.done():
+            self._watch.result()
+
+    async def _listen(self, server: web.Server, port: int, context: ssl.SSLContext | None) -> int:
+        runner = web.ServerRunner(server, shutdown_timeout=self._settings.drain_timeout_s)
+        self._runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, self._settings.bind, port, ssl_context=context, backlog=BACKLOG).start()
+        return int(runner.addresses[0][1])
+
+    async def _metrics_page(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/metrics":
+            return web.Response(status=404, text="only /metrics is here\n")
+        return web.Response(body=self.metrics.page(), content_type="text/plain", charset="utf-8")
+
+
+def _server(handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> web.Server:
+    return web.Server(
+        handle,
+        handler_cancellation=True,
+        keepalive_timeout=IDLE_S,
+        access_log=None,
+        auto_decompress=False,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        lingering_time=1.0,
+    )
+
+
+def _tls(settings: SidecarSettings) -> ssl.SSLContext | None:
+    if settings.cert_path is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.cert_path / "tls.crt", settings.cert_path / "tls.key")
+    except (OSError, ssl.SSLError) as error:
+        message = f"{settings.cert_path}: {error}; expected a folder with tls.crt and tls.key"
+        raise ConfigError([Problem("--cert-path", message)]) from None
+    return context

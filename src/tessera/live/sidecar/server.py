@@ -1,0 +1,224 @@
+"""Which requests does a sidecar answer itself, which does it take apart, and which does it only pass on?"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from aiohttp import web
+
+from tessera.core.errors import RequestError
+from tessera.core.flow.commands import Stage
+from tessera.core.flow.connectors.ec_example import ECExample
+from tessera.core.flow.connectors.ec_nixl import ECNixl
+from tessera.core.flow.connectors.kv_nixl import KVNixl
+from tessera.core.flow.connectors.protocols import ECConnector
+from tessera.core.flow.document import Document
+from tessera.core.flow.flow import Flow, Job
+from tessera.core.flow.plan import Plan, joined, read_plan
+from tessera.core.flow.refusals import error_body
+from tessera.core.flow.shapes import CHAT, SHAPES, Shape
+from tessera.live.extproc.budget import BodyBudget
+from tessera.live.sidecar.allow_list import AllowList
+from tessera.live.sidecar.driver import FlowDriver
+from tessera.live.sidecar.headers import backward, onward
+from tessera.live.sidecar.settings import ECConnectorName, SidecarSettings
+from tessera.live.sidecar.upstream import FAILURES, Upstream, cause_of
+from tessera.telemetry.sidecar_metrics import SidecarMetrics
+
+HEALTH_TIMEOUT_S: Final = 2.0
+
+_CONNECTORS: Final[Mapping[ECConnectorName, ECConnector]] = {
+    ECConnectorName.EXAMPLE: ECExample(),
+    ECConnectorName.NIXL: ECNixl(),
+}
+_log = logging.getLogger("tessera.sidecar")
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+
+
+class Rank:
+    """One listening port and the engine behind it: every request of a data-parallel rank stays with that rank."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        rank: int,
+        *,
+        upstream: Upstream,
+        allow_list: AllowList,
+        metrics: SidecarMetrics,
+        budget: BodyBudget,
+    ) -> None:
+        self._settings = settings
+        host = f"[{settings.model_host}]" if ":" in settings.model_host else settings.model_host
+        self._engine = f"{host}:{settings.model_port + rank}"
+        self._upstream = upstream
+        self._allow_list = allow_list
+        self._metrics = metrics
+        self._budget = budget
+        self._ec: ECConnector | None = _CONNECTORS[settings.ec] if settings.ec else None
+        self._kv = KVNixl()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        shape = SHAPES.get(request.path) if request.method == "POST" else None
+        if shape is not None:
+            return await self._take_apart(request, shape)
+        if request.path == "/health" and request.method == "GET":
+            return await self._health()
+        return await self._pass_on(request)
+
+    async def _health(self) -> web.StreamResponse:
+        """What the engine says of itself."""
+        try:
+            async with (
+                asyncio.timeout(HEALTH_TIMEOUT_S),
+                self._upstream.open(Stage.DECODE, self._engine, "/health", {}, None, "GET") as answer,
+            ):
+                return web.Response(status=answer.status)
+        except FAILURES as error:
+            return web.Response(status=503, text=f"the model server {self._engine}: {cause_of(error)}\n")
+
+    async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
+        self._metrics.in_flight.inc()
+        held, status, flow = 0, 0, None
+        try:
+            plan = self._plan(request)
+            body = await self._body(request)
+            held = self._charge(len(body))
+            flow = Flow(self._job(request, shape, plan, body), self._settings.flow)
+            driver = FlowDriver(
+                flow,
+                request,
+                shape=shape,
+                headers=onward(request.headers),
+                upstream=self._upstream,
+                engine=self._engine,
+            )
+            del body
+            response = await driver.run()
+            status = response.status
+            return response
+        except _Refused as refused:
+            status = refused.status
+            return refusal(shape, status, refused.message, refused.param)
+        except RequestError as error:
+            status = error.status
+            return refusal(shape, status, error.message, error.param)
+        finally:
+            self._budget.give(held)
+            self._metrics.in_flight.dec()
+            self._metrics.ended(shape.name, status, flow.report if flow else None)
+
+    def _job(self, request: web.BaseRequest, shape: Shape, plan: Plan, body: bytes) -> Job:
+        return Job(
+            document=Document(body),
+            shape=shape,
+            plan=plan,
+            decoder=_known_as(request) or self._engine,
+            ec=self._ec,
+            kv=self._kv,
+        )
+
+    def _plan(self, request: web.BaseRequest) -> Plan:
+        """Whom the headers name; a stage whose every server may not be asked is refused, as an attack would be."""
+        plan = read_plan(joined(request.headers.items()))
+        if self._settings.samples_prefillers and len(plan.prefillers) > 1:
+            plan = Plan(
+                placed=plan.placed,
+                hosts=plan.hosts,
+                spares=plan.spares,
+                prefillers=tuple(random.sample(plan.prefillers, len(plan.prefillers))),
+            )
+        if not self._allow_list.is_on:
+            return plan
+        allowed = plan.allowed(self._allow_list.allows)
+        for stage, named, left in (
+            (Stage.ENCODE, plan.encoders, allowed.encoders),
+            (Stage.PREFILL, plan.prefillers, allowed.prefillers),
+        ):
+            self._metrics.denied(stage, len(named) - len(left))
+            if named and not left:
+                raise _Refused(403, f"{named[0]} may not be asked to {stage}: it is not among this pool's servers")
+        return allowed
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        limit = self._settings.max_body_bytes
+        if (request.content_length or 0) > limit:
+            raise _too_large(request.content_length or 0, limit)
+        pieces, size = [], 0
+        async for piece in request.content.iter_any():
+            size += len(piece)
+            if size > limit:
+                raise _too_large(size, limit)
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _charge(self, num_bytes: int) -> int:
+        if not self._budget.take(num_bytes):
+            message = f"{self._budget.held_bytes} bytes of other requests are held; send the request again later"
+            raise _Refused(503, message)
+        return num_bytes
+
+    async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
+        """A plain reverse proxy to the engine; bodies pass in pieces."""
+        headers = onward(request.headers, keeps_length=True)
+        body = self._counted(request) if request.body_exists else None
+        response: web.StreamResponse | None = None
+        try:
+            async with self._upstream.open(
+                Stage.DECODE, self._engine, request.path_qs, headers, body, request.method
+            ) as answer:
+                response = web.StreamResponse(
+                    status=answer.status,
+                    reason=answer.reason,
+                    headers=backward(answer.headers, keeps_length=True),
+                )
+                await response.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await response.write(piece)
+                await response.write_eof()
+                return response
+        except _Refused as refused:
+            return refusal(CHAT, refused.status, refused.message)
+        except FAILURES as error:
+            if response is None or not response.prepared:
+                return refusal(CHAT, 502, f"the model server {self._engine} gave no answer ({cause_of(error)})")
+            if request.transport:
+                request.transport.abort()
+            return response
+
+    async def _counted(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in request.content.iter_any():
+            size += len(piece)
+            if size > self._settings.max_body_bytes:
+                raise _too_large(size, self._settings.max_body_bytes)
+            yield piece
+
+
+def refusal(shape: Shape, status: int, message: str, param: str | None = None) -> web.Response:
+    """An error of ours in the words of that API."""
+    body = error_body(shape.errors, status, message, param)
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+def _too_large(num_bytes: int, limit: int) -> _Refused:
+    return _Refused(413, f"the body has {num_bytes} bytes or more, at most {limit} are accepted; send smaller media")
+
+
+def _known_as(request: web.BaseRequest) -> str | None:
+    """The address and port at which the client's side found us: what a router calls this endpoint."""
+    name = request.transport.get_extra_info("sockname") if request.transport else None
+    if not isinstance(name, tuple) or len(name) < 2:
+        return None
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{host}:{name[1]}"
