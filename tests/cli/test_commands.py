@@ -64,7 +64,7 @@ endpoints:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "serve", "check", "price", "explain", "plugins", "emulate", "envoy-config"]
+    "command", ["demo", "serve", "check", "price", "explain", "plugins", "emulate", "sidecar", "envoy-config"]
 )
 def test_every_command_teaches(command: str) -> None:
     result = run(command, "--help")

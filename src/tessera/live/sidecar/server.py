@@ -151,15 +151,7 @@ class Rank:
         return allowed
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        limit = self._settings.max_body_bytes
-        if (request.content_length or 0) > limit:
-            raise _too_large(request.content_length or 0, limit)
-        pieces, size = [], 0
-        async for piece in request.content.iter_any():
-            size += len(piece)
-            if size > limit:
-                raise _too_large(size, limit)
-            pieces.append(piece)
+        pieces = [piece async for piece in _Bounded(request, self._settings.max_body_bytes).pieces()]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _charge(self, num_bytes: int) -> int:
@@ -170,12 +162,17 @@ class Rank:
 
     async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
         """A plain reverse proxy to the engine; bodies pass in pieces."""
-        headers = onward(request.headers, keeps_length=True)
-        body = self._counted(request) if request.body_exists else None
+        bounded = _Bounded(request, self._settings.max_body_bytes)
         response: web.StreamResponse | None = None
         try:
+            bounded.check(request.content_length or 0)
             async with self._upstream.open(
-                Stage.DECODE, self._engine, request.path_qs, headers, body, request.method
+                Stage.DECODE,
+                self._engine,
+                request.path_qs,
+                onward(request.headers, keeps_length=True),
+                bounded.pieces() if request.body_exists else None,
+                request.method,
             ) as answer:
                 response = web.StreamResponse(
                     status=answer.status,
@@ -187,21 +184,38 @@ class Rank:
                     await response.write(piece)
                 await response.write_eof()
                 return response
-        except _Refused as refused:
-            return refusal(CHAT, refused.status, refused.message)
-        except FAILURES as error:
-            if response is None or not response.prepared:
-                return refusal(CHAT, 502, f"the model server {self._engine} gave no answer ({cause_of(error)})")
-            if request.transport:
-                request.transport.abort()
-            return response
+        except (_Refused, *FAILURES) as error:
+            if response is not None and response.prepared:
+                if request.transport:
+                    request.transport.abort()
+                return response
+            if bounded.refused:
+                return refusal(CHAT, bounded.refused.status, bounded.refused.message)
+            return refusal(CHAT, 502, f"the model server {self._engine} gave no answer ({cause_of(error)})")
 
-    async def _counted(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+
+class _Bounded:
+    """A request's body in pieces, up to a limit; ``refused`` says that it was passed, whoever saw the error."""
+
+    def __init__(self, request: web.BaseRequest, limit: int) -> None:
+        self._request = request
+        self._limit = limit
+        self.refused: _Refused | None = None
+
+    def check(self, num_bytes: int) -> None:
+        """Refuse so many bytes where they are too many."""
+        if num_bytes > self._limit:
+            message = f"the body has {num_bytes} bytes or more, at most {self._limit} are accepted; send smaller media"
+            self.refused = _Refused(413, message)
+            raise self.refused
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The pieces as they come."""
+        self.check(self._request.content_length or 0)
         size = 0
-        async for piece in request.content.iter_any():
+        async for piece in self._request.content.iter_any():
             size += len(piece)
-            if size > self._settings.max_body_bytes:
-                raise _too_large(size, self._settings.max_body_bytes)
+            self.check(size)
             yield piece
 
 
@@ -209,10 +223,6 @@ def refusal(shape: Shape, status: int, message: str, param: str | None = None) -
     """An error of ours in the words of that API."""
     body = error_body(shape.errors, status, message, param)
     return web.Response(status=status, body=body, content_type="application/json")
-
-
-def _too_large(num_bytes: int, limit: int) -> _Refused:
-    return _Refused(413, f"the body has {num_bytes} bytes or more, at most {limit} are accepted; send smaller media")
 
 
 def _known_as(request: web.BaseRequest) -> str | None:
