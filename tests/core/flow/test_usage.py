@@ -37,7 +37,7 @@ def test_what_a_prefiller_says(shape, answer, count):
         (
             CHAT,
             '{"usage":{"prompt_tokens_details":{"cached_tokens":1,"x":[1]}}}',
-            '{"usage":{"prompt_tokens_details":{"x":[1],"cached_tokens":8}}}',
+            '{"usage":{"prompt_tokens_details":{"cached_tokens":8,"x":[1]}}}',
         ),
         (CHAT, '{"usage": null}', '{"usage": null}'),
         (CHAT, '{"choices":["usage"]}', '{"choices":["usage"]}'),

@@ -53,13 +53,17 @@ def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, otherwi
 
 
 def edited(fields: Mapping[str, msgspec.Raw], changes: Mapping[str, bytes | None]) -> bytes:
-    """The object with some fields set, or removed where the change is ``None``; the others as they were.
+    """The object with some fields set, or removed where the change is ``None``; the others as they were, in order.
 
-    >>> edited(fields_of(b'{"a": 1.50,"b":"\\\\u00e9"}'), {"a": None, "c": b"[2]"})
-    b'{"b":"\\\\u00e9","c":[2]}'
+    >>> edited(fields_of(b'{"a": 1.50,"b":"x", "d":0}'), {"a": None, "b": b"true", "c": b"[2]"})
+    b'{"b":true,"d":0,"c":[2]}'
     """
-    whole = {name: raw for name, raw in fields.items() if name not in changes}
-    whole.update((name, msgspec.Raw(raw)) for name, raw in changes.items() if raw is not None)
+    whole = dict(fields)
+    for name, raw in changes.items():
+        if raw is None:
+            whole.pop(name, None)
+        else:
+            whole[name] = msgspec.Raw(raw)
     return _ENCODER.encode(whole)
 
 

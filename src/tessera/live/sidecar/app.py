@@ -58,7 +58,7 @@ class Sidecar:
             port = settings.port + index if settings.port else 0
             ports[f"http{index or ''}"] = await self._listen(_server(rank.handle), port, context)
         if settings.metrics_port is not None:
-            ports["metrics"] = await self._listen(web.Server(self._metrics_page), settings.metrics_port, None)
+            ports["metrics"] = await self._listen(_server(self._metrics_page), settings.metrics_port, None)
         return ports
 
     async def wait(self) -> None:
