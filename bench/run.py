@@ -107,6 +107,12 @@ def _exact(result: Result) -> str:
     return f"{new} ms for 3 pictures and 1,300 tokens, {seen} where most was seen; {result['requests_per_core_s']}/s"
 
 
+def _sidecar(result: Result) -> str:
+    requests = ", ".join(f"{name}: {us / 1000:.2f}" for name, us in result["request_us"].items())
+    added = next(iter(result["first_byte_ms"].values()))["added"]
+    return f"ms of CPU a request: {requests}; {result['chunk_us']} us a chunk; {added} ms to the first byte"
+
+
 BENCHES = (
     Bench("decide", _decide),
     Bench("prefix", _prefix),
@@ -118,6 +124,7 @@ BENCHES = (
     Bench("blocks", _blocks),
     Bench("exact", _exact, needs=MODEL_DIR),
     Bench("article", _article),
+    Bench("sidecar", _sidecar),
     Bench("memory", _memory),
     Bench("extproc", _extproc),
 )

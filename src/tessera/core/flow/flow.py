@@ -42,7 +42,7 @@ from tessera.core.flow.events import (
     Woken,
 )
 from tessera.core.flow.legs import encode_leg, prefill_leg, why_not_prefill_apart
-from tessera.core.flow.media_items import MediaItem, media_items
+from tessera.core.flow.media_items import MediaItem, checked_media, media_items
 from tessera.core.flow.plan import Plan
 from tessera.core.flow.prefilling import Prefilling
 from tessera.core.flow.settings import FlowSettings
@@ -101,8 +101,10 @@ class Flow:
         self.report = FlowReport()
         self._state = State.NEW
         self._items: list[MediaItem] = []
-        if job.ec:
+        if job.ec and job.plan.encoders:
             self._items = media_items(job.shape.name, job.document)
+        elif job.ec:
+            checked_media(job.shape.name, job.document)
         self._encoding: Encoding | None = None
         self._prefilling: Prefilling | None = None
         self._ends_at = NEVER

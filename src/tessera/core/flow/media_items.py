@@ -6,6 +6,7 @@ spellings of a ``data:`` head are one item, two links are two.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -50,21 +51,11 @@ def media_items(dialect: str, document: Document) -> list[MediaItem]:
     """The distinct items in prompt order.
 
     Raises:
-        RequestError: more than 1,024 media parts; or a part that stands for an encoder's output without
-            bringing it: an engine that lacks it too would die. Source: a vLLM 0.32 with an encoder-cache
-            connector, seen.
+        RequestError: as ``checked_media``.
     """
     queues = _names_beside(document)
     items: dict[tuple[str, str | bytes], MediaItem] = {}
-    for count, found in enumerate(_found(dialect, document), 1):
-        if count > MAX_ITEMS:
-            message = f"the request carries more than {MAX_ITEMS} media items; split it"
-            raise RequestError(message, code="too_many_media_items")
-        if found.is_bare:
-            message = (
-                f"a part of type {found.media.modality}_embeds holds no tensor; send the tensor or the media itself"
-            )
-            raise RequestError(message, param="messages")
+    for found in checked_media(dialect, document):
         media = found.media
         # A place among the names is used up also by an item that has a name of its own.
         beside = optional_text(next(queues.get(media.modality, iter(())), None))
@@ -77,6 +68,25 @@ def media_items(dialect: str, document: Document) -> list[MediaItem]:
                 uuid_beside=beside if beside and not media.uuid else None,
             )
     return list(items.values())
+
+
+def checked_media(dialect: str, document: Document) -> list[_Found]:
+    """Every media part in prompt order, also those that come twice.
+
+    Raises:
+        RequestError: more than 1,024 media parts; or a part that stands for an encoder's output without
+            bringing it: an engine that lacks it too would die. Source: a vLLM 0.32 with an encoder-cache
+            connector, seen.
+    """
+    parts = list(islice(_found(dialect, document), MAX_ITEMS + 1))
+    if len(parts) > MAX_ITEMS:
+        message = f"the request carries more than {MAX_ITEMS} media items; split it"
+        raise RequestError(message, code="too_many_media_items")
+    for found in parts:
+        if found.is_bare:
+            kind = f"{found.media.modality}_embeds"
+            raise RequestError(f"a part of type {kind} holds no tensor; send the tensor or the media itself")
+    return parts
 
 
 def _names_beside(document: Document) -> dict[str, Iterator[Any]]:
