@@ -88,7 +88,6 @@ def test_the_flags_of_llmds_guides(told):
         (["--inference-pool", "ns/pool"], "give --endpoints FILE"),
         (["--enable-p2p-pull"], "cached prefixes are not fetched from peers"),
         (["--decode-chunk-size=16"], "answers are decoded in one piece"),
-        (["--tracing"], "no spans are sent"),
         (["--configuration-file", "x.yaml"], "write them as flags"),
         (["--moriio-notify-port=1"], "use --kv-connector nixlv2"),
         (["--enable-prefiller-sampling=maybe"], "got 'maybe', expected true or false"),

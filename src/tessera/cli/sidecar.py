@@ -54,6 +54,7 @@ def sidecar(
     drain_timeout: flags.DrainTimeout = "60s",
     max_body_bytes: flags.BodyBytes = MAX_BODY_BYTES,
     metrics_port: flags.MetricsPort = 0,
+    tracing: flags.Tracing = False,
     log_level: flags.LogLevel = "info",
 ) -> None:
     """Stand before a decode server and run encode, prefill and decode where the router says.
@@ -97,6 +98,7 @@ def read_settings(told: Mapping[str, Any]) -> SidecarSettings:
         endpoints_path=told["endpoints"],
         samples_prefillers=told["enable_prefiller_sampling"],
         metrics_port=None if told["metrics_port"] == 0 else max(0, told["metrics_port"]),
+        is_tracing=told["tracing"],
         flow=FlowSettings(
             encode_timeout_s=times["encode_timeout"],
             encode_budget_s=times["encode_budget"],

@@ -31,11 +31,6 @@ NOT_TAKEN: Final = {
         "cached prefixes are not fetched from peers; leave it out", ("false",), is_switch=True
     ),
     "--decode-chunk-size": _NotTaken("answers are decoded in one piece; leave it out", ("0",)),
-    "--tracing": _NotTaken(
-        "no spans are sent; the header x-tessera-stages and --metrics-port tell of each stage",
-        ("false",),
-        is_switch=True,
-    ),
     "--configuration": _NotTaken(_NO_FILE),
     "--configuration-file": _NotTaken(_NO_FILE),
 }
@@ -142,4 +137,7 @@ IdleTimeout = Annotated[str, typer.Option(help="The engine's longest silence; 0:
 DrainTimeout = Annotated[str, typer.Option(help="What requests in flight get after SIGTERM.")]
 BodyBytes = Annotated[int, typer.Option(help="Largest request body; 413 beyond.", min=1)]
 MetricsPort = Annotated[int, typer.Option(help="/metrics there; 0: none, -1: the system chooses.", min=-1, max=65535)]
+Tracing = Annotated[
+    bool, typer.Option("--tracing", help="Send spans over OTLP and HTTP; OTEL_EXPORTER_OTLP_ENDPOINT says whereto.")
+]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]

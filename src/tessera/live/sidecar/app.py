@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -15,6 +15,9 @@ from tessera.live.sidecar.server import Rank
 from tessera.live.sidecar.settings import SidecarSettings
 from tessera.live.sidecar.upstream import MAX_HEADER_BYTES, Upstream
 from tessera.telemetry.sidecar_metrics import SidecarMetrics
+
+if TYPE_CHECKING:
+    from tessera.telemetry.sidecar_traces import SidecarTracer
 
 IDLE_S: Final = 300.0
 """How long a client's idle connection is kept; as llm-d's sidecar."""
@@ -33,6 +36,7 @@ class Sidecar:
         self._runners: list[web.ServerRunner] = []
         self._upstream: Upstream | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._tracer = _tracer() if settings.is_tracing else None
 
     async def start(self) -> dict[str, int]:
         """Listen on every port; the ports by name: ``http`` for rank 0, ``http1`` and so on, ``metrics``.
@@ -54,6 +58,7 @@ class Sidecar:
                 allow_list=self.allow_list,
                 metrics=self.metrics,
                 budget=budget,
+                tracer=self._tracer,
             )
             port = settings.port + index if settings.port else 0
             ports[f"http{index or ''}"] = await self._listen(_server(rank.handle), port, context)
@@ -73,6 +78,8 @@ class Sidecar:
         await asyncio.gather(*(runner.cleanup() for runner in self._runners))
         if self._upstream:
             await self._upstream.close()
+        if self._tracer:
+            await asyncio.to_thread(self._tracer.close)
 
     async def _start_watching(self) -> None:
         if not self.allow_list.is_on:
@@ -108,6 +115,15 @@ def _server(handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) 
         max_field_size=MAX_HEADER_BYTES,
         lingering_time=1.0,
     )
+
+
+def _tracer() -> "SidecarTracer":
+    try:
+        from tessera.telemetry.sidecar_traces import SidecarTracer
+    except ImportError as error:
+        message = f"{error}; install the extra: pip install tessera-router[otel]"
+        raise ConfigError([Problem("--tracing", message)]) from None
+    return SidecarTracer()
 
 
 def _tls(settings: SidecarSettings) -> ssl.SSLContext | None:

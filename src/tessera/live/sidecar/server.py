@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from tessera.core.errors import RequestError
 from tessera.core.flow.commands import Stage
@@ -26,6 +28,9 @@ from tessera.live.sidecar.headers import backward, onward
 from tessera.live.sidecar.settings import ECConnectorName, SidecarSettings
 from tessera.live.sidecar.upstream import FAILURES, Upstream, cause_of
 from tessera.telemetry.sidecar_metrics import SidecarMetrics
+
+if TYPE_CHECKING:
+    from tessera.telemetry.sidecar_traces import RequestSpan, SidecarTracer
 
 HEALTH_TIMEOUT_S: Final = 2.0
 
@@ -56,6 +61,7 @@ class Rank:
         allow_list: AllowList,
         metrics: SidecarMetrics,
         budget: BodyBudget,
+        tracer: "SidecarTracer | None" = None,
     ) -> None:
         self._settings = settings
         host = f"[{settings.model_host}]" if ":" in settings.model_host else settings.model_host
@@ -64,6 +70,7 @@ class Rank:
         self._allow_list = allow_list
         self._metrics = metrics
         self._budget = budget
+        self._tracer = tracer
         self._ec: ECConnector | None = _CONNECTORS[settings.ec] if settings.ec else None
         self._kv = KVNixl()
 
@@ -90,6 +97,8 @@ class Rank:
     async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
         self._metrics.in_flight.inc()
         held, status, flow = 0, 0, None
+        headers = onward(request.headers)
+        span = self._span(shape, headers)
         try:
             plan = self._plan(request)
             body = await self._body(request)
@@ -99,7 +108,7 @@ class Rank:
                 flow,
                 request,
                 shape=shape,
-                headers=onward(request.headers),
+                headers=headers,
                 upstream=self._upstream,
                 engine=self._engine,
             )
@@ -116,7 +125,15 @@ class Rank:
         finally:
             self._budget.give(held)
             self._metrics.in_flight.dec()
-            self._metrics.ended(shape.name, status, flow.report if flow else None)
+            report = flow.report if flow else None
+            self._metrics.ended(shape.name, status, report)
+            if span:
+                span.end(status, report)
+
+    def _span(self, shape: Shape, headers: CIMultiDict[str]) -> "RequestSpan | None":
+        if self._tracer is None:
+            return None
+        return self._tracer.begin(shape.name, headers, at=asyncio.get_running_loop().time(), wall_at=time.time())
 
     def _job(self, request: web.BaseRequest, shape: Shape, plan: Plan, body: bytes) -> Job:
         return Job(

@@ -45,6 +45,8 @@ class SidecarSettings:
     samples_prefillers: bool = False
     """Try the prefillers that a header names in random order."""
     metrics_port: int | None = None
+    is_tracing: bool = False
+    """Send a span for each request and each of its legs; needs the extra ``otel``."""
     flow: FlowSettings = field(default_factory=FlowSettings)
     connect_timeout_s: float = 3.0
     idle_timeout_s: float | None = None
