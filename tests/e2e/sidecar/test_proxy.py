@@ -227,3 +227,60 @@ async def test_requests_in_flight_end_after_the_end_was_asked_for(world):
     assert (await asking).status == 200
     with pytest.raises(aiohttp.ClientConnectorError):
         await world.post(chat())
+
+
+async def raw(world, *pieces):
+    """What comes back for bytes that are sent as they are."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.ports["http"])
+    answers = []
+    for piece in pieces:
+        writer.write(piece)
+        answers.append(await asyncio.wait_for(reader.read(65536), 5))
+    writer.close()
+    return answers
+
+
+async def test_a_client_that_waits_to_be_told_to_continue(world):
+    engine = await world.serve("decode")
+    await world.begin(engine)
+    head = b"POST %s HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    for path in (CHAT.encode(), b"/tokenize"):
+        first, second = await raw(world, head % path, b"{}")
+        assert first == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert second.startswith(b"HTTP/1.1 200")
+    assert "expect" not in engine.asked[0].headers
+
+
+@pytest.mark.parametrize("rest", [b"zz\r\n", b"5\r\nxx"])
+async def test_a_body_that_does_not_come_as_announced(world, rest):
+    engine = await world.serve("decode")
+    await world.begin(engine, client_idle_timeout_s=0.2)
+    head = b"POST %s HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+    _, answer = await raw(world, head % CHAT.encode(), rest)
+    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 408"))
+    assert engine.asked == []
+
+
+async def test_a_fault_of_our_own_fails_that_request_alone(world, monkeypatch):
+    from tessera.core.flow import flow
+
+    engine = await world.serve("decode")
+    await world.begin(engine)
+
+    def broken(*_):
+        raise AssertionError("a secret")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(flow.Flow, "_decode", broken)
+        reply = await world.post(chat())
+    assert (reply.status, reply.json["error"]["type"]) == (500, "InternalServerError")
+    assert b"secret" not in reply.body
+    with monkeypatch.context() as patched:
+        patched.setattr(flow.Flow, "_forget_body", broken)
+        assert (await world.post(chat())).status == 500
+    engine.pause_s = 0.1
+    with monkeypatch.context() as patched:
+        patched.setattr(flow, "End", broken)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await world.post(chat(stream=True))
+    assert (await world.post(chat())).status == 200

@@ -9,6 +9,7 @@ from tessera.core.flow.shapes import ErrorShape
 _OPENAI_TYPES: Final = {
     400: "BadRequestError",
     403: "PermissionDeniedError",
+    408: "RequestTimeoutError",
     413: "RequestTooLargeError",
     502: "BadGatewayError",
     503: "ServiceUnavailableError",

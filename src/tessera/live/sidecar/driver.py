@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 
-import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
@@ -75,6 +74,11 @@ class FlowDriver:
         self._answer: Answer | None = None
         self._relayed: str | None = None
         self._ending: End | Break | Refuse | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has got a part of its answer."""
+        return self._answer is not None
 
     async def run(self) -> web.StreamResponse:
         """The client's answer, sent to its end; cancelled when the client goes."""
@@ -172,24 +176,24 @@ class FlowDriver:
             self._happens(answered(self._loop.time(), status, body))
 
     async def _decode(self, command: Decode) -> None:
-        path = self._request.path_qs
+        attempt, num_cached_tokens, path = command.attempt, command.num_cached_tokens, self._request.path_qs
+        asking = self._upstream.open(Stage.DECODE, self._engine, path, self._headers, command.body)
+        # A long answer must not keep the body in memory.
+        del command
         try:
-            async with self._upstream.open(Stage.DECODE, self._engine, path, self._headers, command.body) as answer:
-                self._happens(DecodeHeaders(self._loop.time(), command.attempt, answer.status))
+            async with asking as answer:
+                self._happens(DecodeHeaders(self._loop.time(), attempt, answer.status))
                 if self._relayed is None:
                     answer.close()
                     return
-                await self._relay(command, answer, self._relayed)
+                self._answer = Answer(self._request, answer, self._shape, num_cached_tokens)
+                await self._answer.relay({STAGES: self._relayed})
         except ClientLost:
             self._happens(ClientGone(self._loop.time()))
         except FAILURES as error:
-            self._happens(DecodeFailed(self._loop.time(), command.attempt, cause_of(error)))
+            self._happens(DecodeFailed(self._loop.time(), attempt, cause_of(error)))
         else:
-            self._happens(DecodeEnded(self._loop.time(), command.attempt))
-
-    async def _relay(self, command: Decode, answer: aiohttp.ClientResponse, stages: str) -> None:
-        self._answer = Answer(self._request, answer, self._shape, command.num_cached_tokens)
-        await self._answer.relay({STAGES: stages})
+            self._happens(DecodeEnded(self._loop.time(), attempt))
 
     async def _finish(self) -> web.StreamResponse:
         match self._ending:

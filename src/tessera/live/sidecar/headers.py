@@ -26,7 +26,7 @@ _TO_ENCODERS: Final = ("authorization", "traceparent", "tracestate", "baggage")
 def onward(headers: CIMultiDictProxy[str], *, keeps_length: bool = False) -> CIMultiDict[str]:
     """A request's headers for the engine, with exactly one ``x-request-id``: the client's first, else a new one."""
     dropped = (
-        _dropped(headers) | _OURS | {"host", REQUEST_ID} | (set() if keeps_length else {"content-length", "expect"})
+        _dropped(headers) | _OURS | {"host", "expect", REQUEST_ID} | (set() if keeps_length else {"content-length"})
     )
     kept = CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in dropped)
     kept[REQUEST_ID] = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or str(uuid.uuid4())

@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -76,6 +76,9 @@ class Rank:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
+        if request.headers.get("expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
         shape = SHAPES.get(request.path) if request.method == "POST" else None
         if shape is not None:
             return await self._take_apart(request, shape)
@@ -96,7 +99,7 @@ class Rank:
 
     async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
         self._metrics.in_flight.inc()
-        held, status, flow = 0, 0, None
+        held, status, flow, driver = 0, 0, None, None
         headers = onward(request.headers)
         span = self._span(shape, headers)
         try:
@@ -122,6 +125,15 @@ class Rank:
         except RequestError as error:
             status = error.status
             return refusal(shape, status, error.message, error.param)
+        except web.RequestPayloadError as error:
+            status = 400
+            return refusal(shape, status, f"the body did not come as announced: {error}; send it again")
+        except Exception:
+            _log.exception("a request failed within the sidecar")
+            status = 500
+            if driver and driver.has_begun and request.transport:
+                request.transport.abort()
+            return refusal(shape, status, "the sidecar failed at this request; its log says why")
         finally:
             self._budget.give(held)
             self._metrics.in_flight.dec()
@@ -168,7 +180,7 @@ class Rank:
         return allowed
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        pieces = [piece async for piece in _Bounded(request, self._settings.max_body_bytes).pieces()]
+        pieces = [piece async for piece in _Bounded(request, self._settings).pieces()]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _charge(self, num_bytes: int) -> int:
@@ -179,7 +191,7 @@ class Rank:
 
     async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
         """A plain reverse proxy to the engine; bodies pass in pieces."""
-        bounded = _Bounded(request, self._settings.max_body_bytes)
+        bounded = _Bounded(request, self._settings)
         response: web.StreamResponse | None = None
         try:
             bounded.check(request.content_length or 0)
@@ -212,28 +224,39 @@ class Rank:
 
 
 class _Bounded:
-    """A request's body in pieces, up to a limit; ``refused`` says that it was passed, whoever saw the error."""
+    """A request's body in pieces, within limits; ``refused`` says that one was passed, whoever saw the error."""
 
-    def __init__(self, request: web.BaseRequest, limit: int) -> None:
+    def __init__(self, request: web.BaseRequest, settings: SidecarSettings) -> None:
         self._request = request
-        self._limit = limit
+        self._limit = settings.max_body_bytes
+        self._idle_s = settings.client_idle_timeout_s
         self.refused: _Refused | None = None
 
     def check(self, num_bytes: int) -> None:
         """Refuse so many bytes where they are too many."""
         if num_bytes > self._limit:
-            message = f"the body has {num_bytes} bytes or more, at most {self._limit} are accepted; send smaller media"
-            self.refused = _Refused(413, message)
-            raise self.refused
+            advice = f"at most {self._limit} are accepted; send smaller media"
+            self._refuse(413, f"the body has {num_bytes} bytes or more, {advice}")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces as they come."""
         self.check(self._request.content_length or 0)
         size = 0
-        async for piece in self._request.content.iter_any():
+        while piece := await self._next():
             size += len(piece)
             self.check(size)
             yield piece
+
+    async def _next(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._idle_s):
+                return await self._request.content.readany()
+        except TimeoutError:
+            self._refuse(408, f"nothing of the body came for {self._idle_s:g} s; send the request again")
+
+    def _refuse(self, status: int, message: str) -> NoReturn:
+        self.refused = _Refused(status, message)
+        raise self.refused
 
 
 def refusal(shape: Shape, status: int, message: str, param: str | None = None) -> web.Response:

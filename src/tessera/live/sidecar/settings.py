@@ -51,6 +51,8 @@ class SidecarSettings:
     connect_timeout_s: float = 3.0
     idle_timeout_s: float | None = None
     """How long the engine may send nothing; nothing: as long as the request may take."""
+    client_idle_timeout_s: float = 60.0
+    """How long a client may send nothing in the middle of its body; 408 then."""
     drain_timeout_s: float = 60.0
     """How long requests in flight may go on after the end was asked for; as llm-d's sidecar."""
     max_body_bytes: int = MAX_BODY_BYTES
