@@ -59,14 +59,16 @@ class FlowDriver:
         headers: CIMultiDict[str],
         upstream: Upstream,
         engine: str,
+        let_go: Callable[[], None],
     ) -> None:
-        """``headers``: the client's, as they go to the engine at ``engine``."""
+        """``headers``: the client's, as they go to ``engine``; ``let_go`` is called when the body is needed no more."""
         self._flow = flow
         self._request = request
         self._shape = shape
         self._headers = headers
         self._upstream = upstream
         self._engine = engine
+        self._let_go = let_go
         self._loop = asyncio.get_running_loop()
         self._legs: dict[Leg, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -122,6 +124,7 @@ class FlowDriver:
                 self._timer = self._loop.call_at(command.at, self._wake)
             case Relay():
                 self._relayed = command.stages
+                self._let_go()
             case End() | Break() | Refuse():
                 self._ending = command
 

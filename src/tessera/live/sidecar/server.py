@@ -99,13 +99,13 @@ class Rank:
 
     async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
         self._metrics.in_flight.inc()
-        held, status, flow, driver = 0, 0, None, None
+        status, flow, driver, charge = 0, None, None, _Charge(self._budget)
         headers = onward(request.headers)
         span = self._span(shape, headers)
         try:
             plan = self._plan(request)
             body = await self._body(request)
-            held = self._charge(len(body))
+            charge.take(len(body))
             flow = Flow(self._job(request, shape, plan, body), self._settings.flow)
             driver = FlowDriver(
                 flow,
@@ -114,6 +114,7 @@ class Rank:
                 headers=headers,
                 upstream=self._upstream,
                 engine=self._engine,
+                let_go=charge.give,
             )
             del body
             response = await driver.run()
@@ -135,7 +136,7 @@ class Rank:
                 request.transport.abort()
             return refusal(shape, status, "the sidecar failed at this request; its log says why")
         finally:
-            self._budget.give(held)
+            charge.give()
             self._metrics.in_flight.dec()
             report = flow.report if flow else None
             self._metrics.ended(shape.name, status, report)
@@ -183,12 +184,6 @@ class Rank:
         pieces = [piece async for piece in _Bounded(request, self._settings).pieces()]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _charge(self, num_bytes: int) -> int:
-        if not self._budget.take(num_bytes):
-            message = f"{self._budget.held_bytes} bytes of other requests are held; send the request again later"
-            raise _Refused(503, message)
-        return num_bytes
-
     async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
         """A plain reverse proxy to the engine; bodies pass in pieces."""
         bounded = _Bounded(request, self._settings)
@@ -221,6 +216,26 @@ class Rank:
             if bounded.refused:
                 return refusal(CHAT, bounded.refused.status, bounded.refused.message)
             return refusal(CHAT, 502, f"the model server {self._engine} gave no answer ({cause_of(error)})")
+
+
+class _Charge:
+    """What one body takes of the room for all of them."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self._num_bytes = 0
+
+    def take(self, num_bytes: int) -> None:
+        """Charge so many bytes where there is room for them."""
+        if not self._budget.take(num_bytes):
+            message = f"{self._budget.held_bytes} bytes of other requests are held; send the request again later"
+            raise _Refused(503, message)
+        self._num_bytes = num_bytes
+
+    def give(self) -> None:
+        """Give them back, if that was not done before."""
+        self._budget.give(self._num_bytes)
+        self._num_bytes = 0
 
 
 class _Bounded:
