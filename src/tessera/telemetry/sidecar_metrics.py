@@ -21,6 +21,7 @@ class SidecarMetrics:
             ["dialect", "status"],
             registry=registry,
         )
+        self._cut = self._counter("answers_cut", "Answers that began and were not completed.")
         self._seconds = Histogram(
             "tessera_sidecar_stage_seconds",
             "How long a stage took, retries included; decode until the answer's end.",
@@ -55,9 +56,10 @@ class SidecarMetrics:
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(f"tessera_sidecar_{name}", text, registry=self._registry)
 
-    def ended(self, dialect: str, status: int, report: FlowReport | None) -> None:
+    def ended(self, dialect: str, status: int, report: FlowReport | None, *, is_cut: bool) -> None:
         """Count a request by its answer's status, 0 where the client went first, and what its flow did."""
         self._requests.labels(dialect, f"{status // 100}xx").inc()
+        self._cut.inc(is_cut)
         if report is None:
             return
         for stage, seconds in report.seconds.items():

@@ -84,7 +84,7 @@ async def test_an_engine_that_does_not_answer(world, mode, path, shape):
     reply = await world.post(chat(stream=True), path)
     assert reply.status == 502
     body = reply.json
-    assert body["error"].pop("message").startswith("the model server 127.0.0.1:")
+    assert body["error"].pop("message").startswith("the model server gave no answer (")
     shape = json.loads(json.dumps(shape, default=str))
     shape["error"].pop("message")
     assert body == shape
@@ -113,6 +113,7 @@ async def test_an_engine_that_stops_in_the_middle(world, path, event):
     assert events[2].startswith(event), "the event that was cut is not passed on"
     assert reply.body.endswith(b"data: [DONE]\n\n" if path == CHAT else b"}\n\n")
     assert len(engine.asked) == 1, "nothing is tried again after the first byte"
+    assert (await world.metrics())["tessera_sidecar_answers_cut_total"] == 1
 
 
 async def test_a_plain_answer_that_stops_is_cut_off(world):
@@ -148,7 +149,7 @@ async def test_a_client_that_goes_takes_its_legs_with_it(world, stage):
     assert (await world.metrics())['tessera_sidecar_requests_total{dialect="chat",status="0xx"}'] == 1
 
 
-async def test_a_client_that_goes_in_the_middle_of_its_answer(world):
+async def test_a_client_that_goes_in_the_middle_of_its_answer(world, caplog):
     engine = await world.serve("decode", pause_s=0.1)
     await world.begin(engine)
     async with world.client.post(world.url + CHAT, json=chat(stream=True)) as answer:
@@ -156,6 +157,8 @@ async def test_a_client_that_goes_in_the_middle_of_its_answer(world):
         answer.close()
     await world.is_quiet()
     assert engine.asked[0].was_cancelled
+    assert (await world.metrics())["tessera_sidecar_answers_cut_total"] == 0
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_request_has_an_end(world):

@@ -73,6 +73,17 @@ async def test_all_three_apart(world):
     assert metrics['tessera_sidecar_requests_total{dialect="chat",status="2xx"}'] == 1
 
 
+async def test_a_line_for_each_request(world, caplog):
+    encoder, engine = await world.serve("encode", "mute"), await world.serve("decode")
+    await world.begin(engine)
+    with caplog.at_level("INFO", "tessera.sidecar"):
+        await world.post(chat("http://secret"), x_encoder_hosts_ports=encoder.id, x_request_id="mine")
+    (line,) = [record.message for record in caplog.records if record.name == "tessera.sidecar"]
+    assert line.startswith("request_id='mine' dialect=chat status=200 duration_s=0.")
+    assert line.endswith(" fell_back_encode_no-reference=1")
+    assert "secret" not in line
+
+
 async def test_shared_storage(world):
     encoder, engine = await world.serve("encode", mode="mute"), await world.serve("decode")
     await world.begin(engine, ec="ec-example")

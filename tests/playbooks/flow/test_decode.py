@@ -26,7 +26,7 @@ def test_an_engine_that_is_not_there_is_a_502(begin):
     play >> play.started()
     play << ("decode", 0, None)
     play >> play.decode_failed(Cause.UNREACHABLE)
-    play << Refuse(502, "the model server d:8000 gave no answer (unreachable); send the request again")
+    play << Refuse(502, "the model server gave no answer (unreachable); send the request again")
 
 
 def test_a_connection_that_was_cut_before_the_answer_is_tried_once_more(begin):
@@ -39,7 +39,7 @@ def test_a_connection_that_was_cut_before_the_answer_is_tried_once_more(begin):
     # What is still heard of the first one does not count.
     play >> play.headers(200, attempt=0)
     play >> play.decode_failed(Cause.CUT, attempt=1)
-    play << Refuse(502, "the model server d:8000 gave no answer (cut); send the request again")
+    play << Refuse(502, "the model server gave no answer (cut); send the request again")
 
 
 def test_after_the_first_byte_nothing_is_tried_again(begin):
@@ -49,7 +49,7 @@ def test_after_the_first_byte_nothing_is_tried_again(begin):
     play >> play.headers()
     play << Relay(f"{ENTRY},200,0.000000")
     play >> play.decode_failed(Cause.CUT)
-    play << Break("the model server d:8000 stopped in the middle of its answer (cut)")
+    play << Break("the model server stopped in the middle of its answer (cut)")
 
 
 @pytest.mark.parametrize("failure", ["status", "cut"])

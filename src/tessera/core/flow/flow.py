@@ -254,13 +254,11 @@ class Flow:
                     yield self._decode_plainly(event.at, event.cause)
                 else:
                     self._over(event.at)
-                    message = (
-                        f"the model server {self._job.decoder} gave no answer ({event.cause}); send the request again"
-                    )
+                    message = f"the model server gave no answer ({event.cause}); send the request again"
                     yield Refuse(502, message)
             case DecodeFailed() if self._state is State.RELAYING:
                 self._over(event.at)
-                yield Break(f"the model server {self._job.decoder} stopped in the middle of its answer ({event.cause})")
+                yield Break(f"the model server stopped in the middle of its answer ({event.cause})")
             case DecodeEnded() if self._state is State.RELAYING:
                 self._over(event.at)
                 yield End()

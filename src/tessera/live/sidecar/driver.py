@@ -82,8 +82,17 @@ class FlowDriver:
         """Whether the client has got a part of its answer."""
         return self._answer is not None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer began and was not completed."""
+        return isinstance(self._ending, Break)
+
     async def run(self) -> web.StreamResponse:
-        """The client's answer, sent to its end; cancelled when the client goes."""
+        """The client's answer, sent to its end; cancelled when the client goes.
+
+        Raises:
+            ClientLost: the client went, and nobody has cancelled yet.
+        """
         try:
             self._happens(Started(self._loop.time()))
             await self._over
@@ -209,4 +218,4 @@ class FlowDriver:
                 return await self._answer.stop(message)
             case End() if self._answer:
                 return await self._answer.end()
-        raise ConnectionResetError("the client is gone")
+        raise ClientLost

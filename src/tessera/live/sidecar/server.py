@@ -4,7 +4,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import web
@@ -21,10 +22,12 @@ from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import Plan, joined, read_plan
 from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT, SHAPES, Shape
+from tessera.core.flow.stages import FlowReport
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.sidecar.allow_list import AllowList
 from tessera.live.sidecar.driver import FlowDriver
-from tessera.live.sidecar.headers import backward, onward
+from tessera.live.sidecar.headers import REQUEST_ID, backward, onward
+from tessera.live.sidecar.relaying import ClientLost
 from tessera.live.sidecar.settings import ECConnectorName, SidecarSettings
 from tessera.live.sidecar.upstream import FAILURES, Upstream, cause_of
 from tessera.telemetry.sidecar_metrics import SidecarMetrics
@@ -47,6 +50,41 @@ class _Refused(Exception):
         self.status = status
         self.message = message
         self.param = param
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is known of a request when it has ended."""
+
+    shape: Shape
+    headers: CIMultiDict[str]
+    """As they go to the engine."""
+    at: float
+    flow: Flow | None = None
+    driver: FlowDriver | None = None
+    status: int = 0
+    """Of the answer; 0 while there is none."""
+
+    @property
+    def report(self) -> FlowReport | None:
+        return self.flow.report if self.flow else None
+
+    @property
+    def is_cut(self) -> bool:
+        return self.driver is not None and self.driver.is_cut
+
+    def log_fields(self) -> Iterator[tuple[str, object]]:
+        """One line for each request: no body, no prompt, no URL."""
+        yield "request_id", repr(self.headers[REQUEST_ID])
+        yield "dialect", self.shape.name
+        yield "status", self.status
+        yield "duration_s", round(asyncio.get_running_loop().time() - self.at, 3)
+        if self.is_cut:
+            yield "cut", True
+        if report := self.report:
+            yield "stages", report.header()
+            for (stage, cause), count in report.fell_back.items():
+                yield f"fell_back_{stage}_{cause}", count
 
 
 class Rank:
@@ -95,58 +133,65 @@ class Rank:
             ):
                 return web.Response(status=answer.status)
         except FAILURES as error:
-            return web.Response(status=503, text=f"the model server {self._engine}: {cause_of(error)}\n")
+            return web.Response(status=503, text=f"the model server does not answer: {cause_of(error)}\n")
 
     async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
         self._metrics.in_flight.inc()
-        status, flow, driver, charge = 0, None, None, _Charge(self._budget)
-        headers = onward(request.headers)
-        span = self._span(shape, headers)
+        asked = _Asked(shape, onward(request.headers), asyncio.get_running_loop().time())
+        span = self._span(asked)
+        try:
+            response = await self._answer(request, asked)
+            asked.status = response.status
+            return response
+        except ClientLost:
+            return web.Response()
+        finally:
+            self._metrics.in_flight.dec()
+            self._metrics.ended(shape.name, asked.status, asked.report, is_cut=asked.is_cut)
+            if span:
+                span.end(asked.status, asked.report)
+            if _log.isEnabledFor(logging.INFO):
+                _log.info(" ".join(f"{name}={value}" for name, value in asked.log_fields()))
+
+    async def _answer(self, request: web.BaseRequest, asked: "_Asked") -> web.StreamResponse:
+        charge = _Charge(self._budget)
+        shape = asked.shape
         try:
             plan = self._plan(request)
             body = await self._body(request)
             charge.take(len(body))
-            flow = Flow(self._job(request, shape, plan, body), self._settings.flow)
-            driver = FlowDriver(
-                flow,
+            asked.flow = Flow(self._job(request, shape, plan, body), self._settings.flow)
+            del body
+            asked.driver = FlowDriver(
+                asked.flow,
                 request,
                 shape=shape,
-                headers=headers,
+                headers=asked.headers,
                 upstream=self._upstream,
                 engine=self._engine,
                 let_go=charge.give,
             )
-            del body
-            response = await driver.run()
-            status = response.status
-            return response
+            return await asked.driver.run()
         except _Refused as refused:
-            status = refused.status
-            return refusal(shape, status, refused.message, refused.param)
+            return refusal(shape, refused.status, refused.message, refused.param)
         except RequestError as error:
-            status = error.status
-            return refusal(shape, status, error.message, error.param)
+            return refusal(shape, error.status, error.message, error.param)
         except web.RequestPayloadError as error:
-            status = 400
-            return refusal(shape, status, f"the body did not come as announced: {error}; send it again")
+            return refusal(shape, 400, f"the body did not come as announced: {error}; send it again")
+        except ClientLost:
+            raise
         except Exception:
             _log.exception("a request failed within the sidecar")
-            status = 500
-            if driver and driver.has_begun and request.transport:
+            if asked.driver and asked.driver.has_begun and request.transport:
                 request.transport.abort()
-            return refusal(shape, status, "the sidecar failed at this request; its log says why")
+            return refusal(shape, 500, "the sidecar failed at this request; its log says why")
         finally:
             charge.give()
-            self._metrics.in_flight.dec()
-            report = flow.report if flow else None
-            self._metrics.ended(shape.name, status, report)
-            if span:
-                span.end(status, report)
 
-    def _span(self, shape: Shape, headers: CIMultiDict[str]) -> "RequestSpan | None":
+    def _span(self, asked: "_Asked") -> "RequestSpan | None":
         if self._tracer is None:
             return None
-        return self._tracer.begin(shape.name, headers, at=asyncio.get_running_loop().time(), wall_at=time.time())
+        return self._tracer.begin(asked.shape.name, asked.headers, at=asked.at, wall_at=time.time())
 
     def _job(self, request: web.BaseRequest, shape: Shape, plan: Plan, body: bytes) -> Job:
         return Job(
@@ -215,7 +260,7 @@ class Rank:
                 return response
             if bounded.refused:
                 return refusal(CHAT, bounded.refused.status, bounded.refused.message)
-            return refusal(CHAT, 502, f"the model server {self._engine} gave no answer ({cause_of(error)})")
+            return refusal(CHAT, 502, f"the model server gave no answer ({cause_of(error)})")
 
 
 class _Charge:
