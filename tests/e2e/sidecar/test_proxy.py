@@ -26,7 +26,7 @@ async def test_everything_else_is_passed_on(world):
     assert engine.asked[-1].json == {"a": 1}
     assert "x-prefiller-host-port" not in engine.asked[-1].headers
     await engine.stop()
-    assert (await world.post({"a": 1}, "/tokenize")).status == 502
+    assert (await world.post({"a": 1}, "/tokenize")).status == 503
     world.servers.remove(engine)
 
 

@@ -21,12 +21,12 @@ def test_the_engines_answer_is_relayed_whatever_it_says(begin, status):
     play << End()
 
 
-def test_an_engine_that_is_not_there_is_a_502(begin):
+def test_an_engine_that_is_not_there_is_a_503_so_that_a_gateway_tries_another_one(begin):
     play = begin(TEXT)
     play >> play.started()
     play << ("decode", 0, None)
     play >> play.decode_failed(Cause.UNREACHABLE)
-    play << Refuse(502, "the model server gave no answer (unreachable); send the request again")
+    play << Refuse(503, "the model server gave no answer (unreachable); send the request again")
 
 
 def test_a_connection_that_was_cut_before_the_answer_is_tried_once_more(begin):
@@ -85,6 +85,16 @@ def test_an_engine_that_cannot_use_the_embeddings_encodes_by_itself(begin):
     assert play.report.num_transferred == 0
     assert play.report.fell_back == {(Stage.ENCODE, Cause.TRANSFER): 1}
     play.relayed(1)
+
+
+def test_a_request_that_may_have_ended_the_engine_is_no_503(begin):
+    play = begin(TEXT)
+    play >> play.started()
+    play << ("decode", 0, None)
+    play >> play.decode_failed(Cause.CUT)
+    play << ("decode", 1, None)
+    play >> play.decode_failed(Cause.UNREACHABLE, attempt=1)
+    play << Refuse(502, "the model server gave no answer (unreachable); send the request again")
 
 
 class TestClientGone:

@@ -7,7 +7,7 @@ new                   Started                                  Encode ..., else 
 encoding              EncodeAnswered, EncodeFailed, Woken      Encode elsewhere; at the last: Prefill, else Decode
 prefilling            PrefillAnswered, PrefillFailed, Woken    Prefill elsewhere; Decode
 decoding              DecodeHeaders                            Relay; Decode without references where they failed
-decoding              DecodeFailed                             Decode once more after a cut; Refuse 502
+decoding              DecodeFailed                             Decode once more after a cut; Refuse 503 or 502
 relaying              DecodeEnded, DecodeFailed                End; Break
 any                   Woken at the request's end               Cancel ..., Refuse 504 or Break
 any                   ClientGone                               Cancel ...
@@ -253,9 +253,11 @@ class Flow:
                 if event.cause is Cause.CUT and self._decode_attempt == 0:
                     yield self._decode_plainly(event.at, event.cause)
                 else:
+                    is_untouched = event.cause is Cause.UNREACHABLE and self._decode_attempt == 0
                     self._over(event.at)
-                    message = f"the model server gave no answer ({event.cause}); send the request again"
-                    yield Refuse(502, message)
+                    # Nobody has seen the request: a gateway may try another server, which it does after 503.
+                    status = 503 if is_untouched else 502
+                    yield Refuse(status, f"the model server gave no answer ({event.cause}); send the request again")
             case DecodeFailed() if self._state is State.RELAYING:
                 self._over(event.at)
                 yield Break(f"the model server stopped in the middle of its answer ({event.cause})")

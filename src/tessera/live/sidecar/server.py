@@ -18,6 +18,7 @@ from tessera.core.flow.connectors.ec_nixl import ECNixl
 from tessera.core.flow.connectors.kv_nixl import KVNixl
 from tessera.core.flow.connectors.protocols import ECConnector
 from tessera.core.flow.document import Document
+from tessera.core.flow.events import Cause
 from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import Plan, joined, read_plan
 from tessera.core.flow.refusals import error_body
@@ -260,7 +261,9 @@ class Rank:
                 return response
             if bounded.refused:
                 return refusal(CHAT, bounded.refused.status, bounded.refused.message)
-            return refusal(CHAT, 502, f"the model server gave no answer ({cause_of(error)})")
+            cause = cause_of(error)
+            status = 503 if cause is Cause.UNREACHABLE else 502
+            return refusal(CHAT, status, f"the model server gave no answer ({cause})")
 
 
 class _Charge:
