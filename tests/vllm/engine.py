@@ -75,6 +75,9 @@ class Engine:
     model: Path
     log: Path
     """Where its output goes."""
+    arguments: tuple[str, ...] = ()
+    """Further ones of the command line."""
+    tells_events: bool = True
     stored: set[int] = field(default_factory=set)
     """Every block hash it ever stored."""
     messages: list[bytes] = field(default_factory=list)
@@ -132,12 +135,17 @@ class Engine:
                 if event["type"] == "BlockStored":
                     self.stored.update(event["block_hashes"])
 
+    def signalled(self, number: signal.Signals) -> None:
+        """Stop it for a while, let it go on, or kill it."""
+        self._process.send_signal(number)
+
     def version(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/version", timeout=10) as response:
             return str(json.load(response)["version"])
 
     def _command(self, events_port: int) -> list[str]:
         events = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{events_port}"}
+        told = ("--kv-events-config", json.dumps(events)) if self.tells_events else ()
         # Bounds the dummy picture of the start-up only: larger ones are accepted.
         limits = {"image": {"count": 8, "width": 640, "height": 480}, "video": 0}
         return [
@@ -145,8 +153,9 @@ class Engine:
             *("--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager"),
             *("--max-model-len", str(MAX_MODEL_LEN), "--max-num-batched-tokens", "8192", "--max-num-seqs", "8"),
             *("--block-size", str(BLOCK_SIZE), "--enable-prompt-tokens-details"),
-            *("--limit-mm-per-prompt", json.dumps(limits), "--kv-events-config", json.dumps(events)),
+            *("--limit-mm-per-prompt", json.dumps(limits), *told),
             *("--distributed-executor-backend", "uni", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+            *self.arguments,
         ]
 
     def _wait_until_up(self) -> None:
