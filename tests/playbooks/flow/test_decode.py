@@ -66,6 +66,8 @@ def test_an_engine_that_cannot_use_the_blocks_prefills_by_itself(begin, failure)
         play >> play.decode_failed(Cause.CUT)
     play << ("decode", 1, None)
     assert play.bodies["decode", 1] == TEXT
+    cause = Cause.TRANSFER if failure == "status" else Cause.CUT
+    assert play.report.fell_back == {(Stage.PREFILL, cause): 1}
     play >> play.headers(500, attempt=1)
     assert isinstance(play.left.pop(), Relay)
     play >> play.ended(1)

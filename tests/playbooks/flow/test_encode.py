@@ -222,6 +222,35 @@ def test_what_waits_at_the_end_of_the_stage_is_never_asked_for(begin, three):
     play.relayed()
 
 
+def test_an_encoder_that_failed_is_not_asked_for_further_items_while_another_has_not(begin, three):
+    play = begin(three, encoders=f"{E1},{E2}", max_parallel_encodes=1)
+    play >> play.started()
+    play << ("encode", 0, 0, E1)
+    play >> play.encode_failed(0, cause=Cause.LATE)
+    play << ("encode", 0, 1, E2)
+    play >> play.encoded(0, 1)
+    play << ("encode", 1, 0, E2)
+    play >> play.encoded(1)
+    # Planned for E1.
+    play << ("encode", 2, 0, E2)
+    play >> play.encoded(2)
+    play << ("decode", 0, None)
+    play.relayed()
+
+
+def test_an_encoder_that_refused_an_item_is_asked_for_the_next(begin, three):
+    play = begin(three, encoders=f"{E1},{E2}", max_parallel_encodes=1)
+    play >> play.started()
+    play << ("encode", 0, 0, E1)
+    play >> play.encoded(0, status=400)
+    play << ("encode", 1, 0, E2)
+    play >> play.encoded(1)
+    play << ("encode", 2, 0, E1)
+    play >> play.encoded(2)
+    play << ("decode", 0, None)
+    play.relayed()
+
+
 def test_no_more_jobs_at_once_than_the_cap(begin):
     play = begin(begin.chat(*(begin.picture(str(index)) for index in range(5))), encoders=E1, max_parallel_encodes=2)
     play >> play.started()

@@ -1,8 +1,9 @@
 """Which item is encoded by whom, and who is next where that fails?
 
-One job for one item, at most ``max_parallel_encodes`` at once. A job that fails or is late
-goes to the encoder that failed least and has least to do, until its attempts or
-the stage's time are used up; then the item is left to the engine that uses it.
+One job for one item, at most ``max_parallel_encodes`` at once, by the encoder that was planned
+for it unless others failed this request less. A job that fails or is late goes to the one that
+failed least and has least to do, until its attempts or the stage's time are used up; then the
+item is left to the engine that uses it.
 """
 
 from collections import Counter, deque
@@ -101,7 +102,7 @@ class Encoding:
             if is_over or at >= job.late_at:
                 yield self._cancelled(item, at)
                 self._failed(item, job, Cause.LATE, is_final=is_over)
-        if is_over:
+        if is_over and self._waiting:
             self._report.fell_back[Stage.ENCODE, Cause.LATE] += len(self._waiting)
             self._waiting.clear()
         yield from self._fill(at)
@@ -132,7 +133,7 @@ class Encoding:
         return None
 
     def _failed(self, item: int, job: _Job, cause: Cause, *, is_final: bool = False) -> None:
-        self._failures[job.endpoint] += 1
+        self._failures[job.endpoint] += cause not in FINAL_CAUSES
         may_retry = not is_final and cause not in FINAL_CAUSES and self._next_encoder(item) is not None
         if may_retry:
             self._report.retried[Stage.ENCODE, cause] += 1
@@ -141,15 +142,13 @@ class Encoding:
             self._report.fell_back[Stage.ENCODE, cause] += 1
 
     def _next_encoder(self, item: int) -> str | None:
-        """Whom to give the item to: first the planned one, then who failed least and has least open; each once."""
-        tried = self._tried[item]
-        if not tried:
-            return self._planned[item]
+        """Whom to give the item to: who failed least, of these the planned one, else who has least open; each once."""
+        tried, planned = self._tried[item], self._planned[item]
         if len(tried) >= self._settings.max_encode_attempts:
             return None
         load = Counter(job.endpoint for job in self._open.values())
         others = [host for host in self._plan.encoders if host not in tried]
-        return min(others, key=lambda host: (self._failures[host], load[host]), default=None)
+        return min(others, key=lambda host: (self._failures[host], host != planned, load[host]), default=None)
 
     def _fill(self, at: float) -> Iterator[Command]:
         while self._waiting and len(self._open) < self._settings.max_parallel_encodes:

@@ -21,8 +21,6 @@ class Cause(StrEnum):
     """An answer that is no JSON object, or larger than is read."""
     NO_REFERENCE = "no-reference"
     """Success, but nothing in the answer by which the work can be fetched."""
-    DENIED = "denied"
-    """The server may not be asked."""
     SEVERAL_SEQUENCES = "several-sequences"
     """Several answers or prompts in one request: the blocks of a prefill are handed over once."""
     UNREAD = "unread"

@@ -280,8 +280,11 @@ class Flow:
         """Once more, as if nothing had been done elsewhere; the engine has all it needs in the client's body."""
         self._decode_attempt += 1
         self.report.retried[Stage.DECODE, cause] += 1
-        self.report.fell_back[Stage.ENCODE, cause] += self.report.num_transferred
-        self.report.num_transferred = 0
+        if self.report.num_transferred:
+            self.report.fell_back[Stage.ENCODE, cause] += self.report.num_transferred
+            self.report.num_transferred = 0
+        if self._prefilling and self._prefilling.changes:
+            self.report.fell_back[Stage.PREFILL, cause] += 1
         nothing: Mapping[str, bytes | None] = self._job.ec.referring({}) if self._job.ec else {}
         return self._decode(at, nothing)
 
