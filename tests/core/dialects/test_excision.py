@@ -81,3 +81,16 @@ def test_odd_texts_around_a_long_string(texts, place) -> None:
     for ensure_ascii in (True, False):
         body = json.dumps({"messages": ["".join(texts), texts], **PADDING}, ensure_ascii=ensure_ascii).encode()
         assert read(body).messages == plainly(body).messages
+
+
+def test_lengths_and_contents_are_those_of_the_strings_that_were_cut_out():
+    long, longer = (f"data:{letter * length}" for letter, length in (("x", 300 << 10), ("y", 400 << 10)))
+    body = json.dumps({"a": [long, longer, long], "b": "data:short"}).encode()
+    excised = Excised(body, 10)
+    assert excised.num_segments == 3
+    assert excised.length_of(excised.rest) == len(body)
+    assert excised.restore_raw(excised.rest) == body
+    assert excised.length_of(b'"data:short"') == 12
+    stand_ins = json.loads(excised.rest)["a"]
+    assert [excised.content_of(each) for each in stand_ins] == [long.encode(), longer.encode(), long.encode()]
+    assert excised.content_of("data:\u00e9") == "data:\u00e9".encode()

@@ -6,7 +6,7 @@ import pytest
 
 from tessera.core.errors import RequestError
 from tessera.core.flow.document import Document
-from tessera.core.flow.legs import encode_leg
+from tessera.core.flow.legs import MAX_FIELD_BYTES, encode_leg
 from tessera.core.flow.media_items import MAX_ITEMS, media_items
 from tessera.core.flow.shapes import SHAPES
 
@@ -168,3 +168,13 @@ def test_a_body_that_cannot_be_read_stays_as_it_came(body):
     document = Document(body)
     assert not document.is_readable
     assert document.with_changes({"ec_transfer_params": None}) is body
+
+
+def test_a_large_field_is_not_sent_with_every_picture():
+    body = chat(url("http://a"), url("http://b"), model="m", plain="x" * MAX_FIELD_BYTES, small="x" * 9)
+    body["cut"] = f"data:{'y' * (600 << 10)}"
+    document = Document(json.dumps(body).encode())
+    for item in media_items("chat", document):
+        assert json.loads(encode_leg(document, PATHS["chat"], item)).keys() == {
+            *("messages", "model", "small", "max_tokens", "stream"),
+        }

@@ -75,6 +75,13 @@ class Excised:
             pieces += [self._segments[int(index)], b'"', rest]
         return b"".join(pieces)
 
+    def length_of(self, raw: bytes) -> int:
+        """Bytes of the JSON text once its strings are back."""
+        _, *behind = raw.split(_MARK.encode())
+        stand_ins = [piece.partition(b'"')[0] for piece in behind]
+        grown = (len(self._segments[int(index)]) - len(_MARK) - len(index) for index in stand_ins)
+        return len(raw) + sum(grown)
+
     def content_of(self, text: str) -> bytes:
         """The bytes of a string of the body: of what was cut out where it is a stand-in, else its own."""
         if text.startswith(_MARK):

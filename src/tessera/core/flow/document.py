@@ -96,6 +96,10 @@ class Document:
         """A JSON text made of parts of the body, with what was cut out back in its place."""
         return self._excised.restore_raw(raw)
 
+    def length_of(self, raw: msgspec.Raw) -> int:
+        """Bytes of a field's value as it came."""
+        return self._excised.length_of(bytes(raw))
+
     def content_of(self, text: str) -> bytes:
         """The bytes of a string found in the body."""
         return self._excised.content_of(text)

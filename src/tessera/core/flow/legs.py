@@ -36,6 +36,8 @@ _NOT_FOR_ENCODERS: Final = frozenset(
 """Fields of a chat completion that ask for an answer, which an encoder does not give, or speak of the whole prompt."""
 _FOR_ENCODERS: Final = ("model", "mm_processor_kwargs", "media_io_kwargs", "priority")
 """What an encoder is told of a body that is no chat completion."""
+MAX_FIELD_BYTES: Final = 64 << 10
+"""A larger field is not given to encoders: a body of many pictures would be multiplied by it."""
 _TRUE, _FALSE, _ONE = b"true", b"false", b"1"
 
 
@@ -46,9 +48,11 @@ def encode_leg(document: Document, shape: Shape, item: MediaItem) -> bytes:
     """
     assert item.part is not None, "an item without content cannot be encoded elsewhere"
     if shape is CHAT:
-        fields = {name: raw for name, raw in document.fields.items() if name not in _NOT_FOR_ENCODERS}
+        names = [name for name in document.fields if name not in _NOT_FOR_ENCODERS and name != "messages"]
     else:
-        fields = {name: document.fields[name] for name in _FOR_ENCODERS if name in document.fields}
+        names = [name for name in _FOR_ENCODERS if name in document.fields]
+    given = {name: document.fields[name] for name in names}
+    fields = {name: raw for name, raw in given.items() if document.length_of(raw) <= MAX_FIELD_BYTES}
     changes: dict[str, bytes | None] = {
         "messages": b'[{"role":"user","content":[' + item.part + b"]}]",
         "max_tokens": _ONE,
