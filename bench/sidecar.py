@@ -92,7 +92,7 @@ def running() -> Iterator[tuple[int, int, int, list[int]]]:
     engine, *encoders = ours.recv()
     flags = ["--port", "0", "--bind", "127.0.0.1", "--model-server-port", str(engine), "--ec-connector", "ec-nixl"]
     command = [sys.executable, "-m", "tessera.cli.main", "sidecar", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sidecar:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sidecar:
         try:
             assert sidecar.stdout is not None
             yield sidecar.pid, json.loads(sidecar.stdout.readline())["ports"]["http"], engine, encoders

@@ -76,7 +76,7 @@ def sidecar(engine_port: int) -> Iterator[dict[str, int]]:
     flags = ["--port", "0", "--bind", "127.0.0.1", "--metrics-port", "-1", "--ec-connector", "ec-example"]
     flags += ["--model-server-port", str(engine_port), "--encode-timeout", f"{ENCODE_TIMEOUT_S}s"]
     command = [sys.executable, "-m", "tessera.cli.main", "sidecar", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             yield json.loads(process.stdout.readline())["ports"]

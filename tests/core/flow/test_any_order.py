@@ -211,7 +211,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.flow.is_over, "time alone ends every flow"
 
 
-AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+AnyOrder.TestCase.settings = settings(stateful_step_count=30, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
 
 

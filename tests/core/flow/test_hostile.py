@@ -49,7 +49,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), values, max_size=6), st.sampled_from(list(SHAPES.values())))
 def test_whatever_is_in_a_body_legs_are_json_or_it_is_refused(body, shape):
     document = Document(json.dumps(body).encode())
