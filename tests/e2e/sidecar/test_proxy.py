@@ -11,6 +11,7 @@ import pytest
 
 from tessera.core.errors import ConfigError
 from tessera.core.flow.commands import Stage
+from tessera.live.sidecar import certificate as certificate_module
 
 from .conftest import CHAT, chat, until
 
@@ -177,25 +178,19 @@ async def forward(port, target):
     return await asyncio.start_server(connected, "127.0.0.1", port)
 
 
-@pytest.fixture
-def certificate(tmp_path):
+def make_certificate(folder):
+    """A new tls.crt for 127.0.0.1 that nobody signed but itself, and its tls.key."""
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    files = ["-keyout", folder / "tls.key", "-out", folder / "tls.crt", "-addext", "subjectAltName=IP:127.0.0.1"]
     try:
-        subprocess.run(
-            [
-                *command,
-                "-keyout",
-                tmp_path / "tls.key",
-                "-out",
-                tmp_path / "tls.crt",
-                "-addext",
-                "subjectAltName=IP:127.0.0.1",
-            ],
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run([*command, *files], check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("no openssl here to make a certificate with")
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    make_certificate(tmp_path)
     return tmp_path
 
 
@@ -286,3 +281,36 @@ async def test_a_fault_of_our_own_fails_that_request_alone(world, monkeypatch):
         with pytest.raises(aiohttp.ClientPayloadError):
             await world.post(chat(stream=True))
     assert (await world.post(chat())).status == 200
+
+
+async def test_a_certificate_that_changes_is_taken_and_one_that_is_none_is_not(world, certificate, monkeypatch):
+    monkeypatch.setattr(certificate_module.Certificate.watch, "__defaults__", (0.05,))
+    engine = await world.serve("decode")
+    await world.begin(engine, cert_path=certificate)
+    port = world.ports["http"]
+
+    def given():
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
+
+    async def becomes(expected):
+        async with asyncio.timeout(5):
+            while await asyncio.to_thread(given) != expected:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    first = (certificate / "tls.crt").read_text()
+    await becomes(first)
+    (certificate / "tls.crt").write_text("no certificate")
+    await asyncio.sleep(0.2)
+    await becomes(first)
+    make_certificate(certificate)
+    second = (certificate / "tls.crt").read_text()
+    assert second != first
+    await becomes(second)
+
+
+async def test_a_folder_without_a_certificate_is_refused(world, tmp_path):
+    engine = await world.serve("decode")
+    with pytest.raises(ConfigError, match=r"expected a folder with tls\.crt and tls\.key"):
+        await world.begin(engine, cert_path=tmp_path)
+    await world.sidecar.stop()
+    world.sidecar = None

@@ -11,6 +11,7 @@ from aiohttp import web
 from tessera.core.errors import ConfigError, Problem
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.sidecar.allow_list import AllowList
+from tessera.live.sidecar.certificate import Certificate
 from tessera.live.sidecar.server import Rank
 from tessera.live.sidecar.settings import SidecarSettings
 from tessera.live.sidecar.upstream import MAX_HEADER_BYTES, Upstream
@@ -36,6 +37,7 @@ class Sidecar:
         self._runners: list[web.ServerRunner] = []
         self._upstream: Upstream | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._reload: asyncio.Task[None] | None = None
         self._tracer = _tracer() if settings.is_tracing else None
 
     async def start(self) -> dict[str, int]:
@@ -45,7 +47,10 @@ class Sidecar:
             ConfigError: the endpoints file or the certificate cannot be read.
         """
         settings = self._settings
-        context = _tls(settings)
+        certificate = Certificate(settings.cert_path) if settings.cert_path else None
+        if certificate:
+            self._reload = asyncio.create_task(certificate.watch())
+        context = certificate.context if certificate else None
         upstream = self._upstream = Upstream(settings)
         await self._start_watching()
         budget = BodyBudget(limit_bytes=settings.max_bodies_bytes, per_body_bytes=settings.max_body_bytes)
@@ -72,9 +77,10 @@ class Sidecar:
 
     async def stop(self) -> None:
         """Stop listening, let requests in flight end, close everything."""
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        tasks = [task for task in (self._watch, self._reload) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(runner.cleanup() for runner in self._runners))
         if self._upstream:
             await self._upstream.close()
@@ -124,16 +130,3 @@ def _tracer() -> "SidecarTracer":
         message = f"{error}; install the extra: pip install tessera-router[otel]"
         raise ConfigError([Problem("--tracing", message)]) from None
     return SidecarTracer()
-
-
-def _tls(settings: SidecarSettings) -> ssl.SSLContext | None:
-    if settings.cert_path is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.cert_path / "tls.crt", settings.cert_path / "tls.key")
-    except (OSError, ssl.SSLError) as error:
-        message = f"{settings.cert_path}: {error}; expected a folder with tls.crt and tls.key"
-        raise ConfigError([Problem("--cert-path", message)]) from None
-    return context
