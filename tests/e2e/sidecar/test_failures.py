@@ -9,7 +9,7 @@ import pytest
 from .conftest import CHAT, chat, until
 from .servers import WORDS
 
-FAST = {"encode_timeout_s": 0.3, "encode_budget_s": 2.0, "prefill_timeout_s": 0.3, "prefill_budget_s": 2.0}
+FAST = {"encode_timeout_s": 0.6, "encode_budget_s": 5.0, "prefill_timeout_s": 0.6, "prefill_budget_s": 5.0}
 FAILURES = {"refuse": "unreachable", "busy": "status", "hang": "late", "cut": "cut"}
 
 
@@ -163,14 +163,14 @@ async def test_a_client_that_goes_in_the_middle_of_its_answer(world, caplog):
 
 async def test_a_request_has_an_end(world):
     engine = await world.serve("decode", "hang")
-    await world.begin(engine, flow={"request_budget_s": 0.3})
+    await world.begin(engine, flow={"request_budget_s": 0.8})
     reply = await world.post(chat())
     assert (reply.status, reply.json["error"]["type"]) == (504, "GatewayTimeoutError")
-    engine.mode, engine.pause_s = "ok", 0.2
+    engine.mode, engine.pause_s = "ok", 0.5
     reply = await world.post(chat(stream=True))
     assert reply.status == 200
     assert reply.body.endswith(
-        b'took longer than 0.3 s","type":"BadGatewayError","param":null,"code":502}}\n\ndata: [DONE]\n\n'
+        b'took longer than 0.8 s","type":"BadGatewayError","param":null,"code":502}}\n\ndata: [DONE]\n\n'
     )
 
 
@@ -181,4 +181,4 @@ async def test_events_come_as_they_are_made(world):
     async with world.client.post(world.url + CHAT, json=chat(stream=True)) as answer:
         arrivals += [time.monotonic() - began async for _ in answer.content.iter_any()]
     assert len(arrivals) >= 4
-    assert arrivals[0] < 0.3 < arrivals[3]
+    assert arrivals[3] - arrivals[0] > 0.3
