@@ -91,7 +91,11 @@ class Engine:
         events_port = self._events.bind_to_random_port("tcp://127.0.0.1")
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                self._command(events_port), env=_environment(self.env), stdout=output, stderr=subprocess.STDOUT
+                self._command(events_port),
+                env=_environment(self.env),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         try:
             self._wait_until_up()
@@ -110,6 +114,9 @@ class Engine:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        # An engine that was killed leaves a process behind that keeps its accounts.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._events.close(0)
 
     def ask(self, case: Case, timeout_s: float = 120.0) -> Answer:
