@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from tessera.cli import sidecar as command
 from tessera.cli.main import app
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.settings import FlowSettings
+from tessera.core.work import Work
 from tessera.live.sidecar.settings import ECConnectorName, SidecarSettings
 
 
@@ -57,8 +57,8 @@ def test_the_flags_of_llmds_guides(told):
         model_port=8201,
         num_ranks=8,
         ec=ECConnectorName.NIXL,
-        tls_stages=frozenset(Stage),
-        unverified_stages=frozenset({Stage.PREFILL}),
+        tls_stages=frozenset(Work),
+        unverified_stages=frozenset({Work.PREFILL}),
         samples_prefillers=True,
         metrics_port=9091,
         idle_timeout_s=30.0,

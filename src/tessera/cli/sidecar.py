@@ -15,13 +15,13 @@ from tessera.cli.go_flags import split_list
 from tessera.cli.options import said_plainly
 from tessera.cli.serve import start_logging
 from tessera.core.errors import ConfigError, Problem
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.settings import FlowSettings
+from tessera.core.work import Work
 from tessera.live.memory import keep_large_blocks
 from tessera.live.sidecar.app import Sidecar
 from tessera.live.sidecar.settings import MAX_BODY_BYTES, ECConnectorName, SidecarSettings
 
-_SERVERS: Final = {"encoder": Stage.ENCODE, "prefiller": Stage.PREFILL, "decoder": Stage.DECODE}
+_SERVERS: Final = {"encoder": Work.ENCODE, "prefiller": Work.PREFILL, "decoder": Work.DECODE}
 
 _log = logging.getLogger("tessera.sidecar")
 
@@ -165,7 +165,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _stages(texts: list[str] | None) -> frozenset[Stage]:
+def _stages(texts: list[str] | None) -> frozenset[Work]:
     return frozenset(_SERVERS[word] for word in split_list(texts))
 
 

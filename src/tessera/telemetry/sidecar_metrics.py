@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.stages import FlowReport
+from tessera.core.work import Work
 from tessera.telemetry.metrics import LATENCY_BUCKETS
 
 
@@ -29,7 +29,7 @@ class SidecarMetrics:
             buckets=LATENCY_BUCKETS,
             registry=registry,
         )
-        for stage in Stage:
+        for stage in Work:
             self._seconds.labels(stage)
         self._encode_requested = self._counter("encode_requested", "Distinct items that were to be encoded elsewhere.")
         self._encoded = self._counter("encoded", "Items that an encoder confirmed.")
@@ -71,7 +71,7 @@ class SidecarMetrics:
             for (stage, cause), count in counts.items():
                 counter.labels(stage, cause).inc(count)
 
-    def denied(self, stage: Stage, count: int) -> None:
+    def denied(self, stage: Work, count: int) -> None:
         """Count servers that may not be asked."""
         if count:
             self._denied.labels(stage).inc(count)

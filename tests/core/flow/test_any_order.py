@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tessera.core.flow import commands, events
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.connectors.ec_nixl import ECNixl
 from tessera.core.flow.connectors.kv_nixl import KVNixl
 from tessera.core.flow.document import Document
@@ -20,6 +19,7 @@ from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import read_plan
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.shapes import CHAT
+from tessera.core.work import Work
 
 STATUSES = (200, 200, 200, 404, 503)
 CAUSES = (Cause.UNREACHABLE, Cause.CUT, Cause.BAD_ANSWER)
@@ -111,7 +111,7 @@ class Ledger:
         referred = json.loads(body).get("ec_transfer_params", {})
         assert referred.keys() <= self.confirmed
         report = self.flow.report
-        left_here = sum(count for (stage, _), count in report.fell_back.items() if stage is Stage.ENCODE)
+        left_here = sum(count for (stage, _), count in report.fell_back.items() if stage is Work.ENCODE)
         if not self.decoded[1:]:
             assert report.num_encoded == len(self.confirmed)
             assert report.num_encode_requested == report.num_encoded + left_here, "an item is neither encoded nor left"

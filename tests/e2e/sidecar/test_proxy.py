@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from tessera.core.errors import ConfigError
-from tessera.core.flow.commands import Stage
+from tessera.core.work import Work
 from tessera.live.sidecar import certificate as certificate_module
 
 from .conftest import CHAT, chat, until
@@ -199,7 +199,7 @@ async def test_tls_on_both_sides(world, certificate):
     context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
     encoder = await world.serve("encode", ssl_context=context)
     engine = await world.serve("decode")
-    encode = frozenset({Stage.ENCODE})
+    encode = frozenset({Work.ENCODE})
     await world.begin(engine, cert_path=certificate, tls_stages=encode, unverified_stages=encode)
     trusting = ssl.create_default_context(cafile=certificate / "tls.crt")
     url = f"https://127.0.0.1:{world.ports['http']}{CHAT}"

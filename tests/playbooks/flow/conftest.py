@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tessera.core.flow import commands, events
-from tessera.core.flow.commands import Break, Cancel, End, Refuse, Relay, Stage, WakeAt
+from tessera.core.flow.commands import Break, Cancel, End, Refuse, Relay, WakeAt
 from tessera.core.flow.connectors.ec_example import ECExample
 from tessera.core.flow.connectors.ec_nixl import ECNixl
 from tessera.core.flow.connectors.kv_nixl import KVNixl
@@ -20,6 +20,7 @@ from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import read_plan
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.shapes import SHAPES
+from tessera.core.work import Work
 
 EC = {"ec-nixl": ECNixl, "ec-example": ECExample, None: lambda: None}
 DECODER = "d:8000"
@@ -46,7 +47,7 @@ class FlowPlay:
     """One flow, and what has left it and was not asserted yet."""
 
     chat, picture, reference = staticmethod(chat), staticmethod(picture), staticmethod(reference)
-    Cause, Stage = Cause, Stage
+    Cause, Work = Cause, Work
     Relay, Refuse, Break, End, WakeAt, Cancel = Relay, Refuse, Break, End, WakeAt, Cancel
 
     def __init__(

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tessera.core.flow.commands import Break, Cancel, End, Refuse, Relay, Stage
+from tessera.core.flow.commands import Break, Cancel, End, Refuse, Relay
 from tessera.core.flow.events import Cause
+from tessera.core.work import Work
 
 E1, P1 = "10.0.0.1:80", "10.0.1.1:80"
 TEXT = {"messages": [{"role": "user", "content": "hello"}]}
@@ -61,13 +62,13 @@ def test_an_engine_that_cannot_use_the_blocks_prefills_by_itself(begin, failure)
     play << ("decode", 0, 4)
     if failure == "status":
         play >> play.headers(500)
-        play << Cancel(Stage.DECODE, 0)
+        play << Cancel(Work.DECODE, 0)
     else:
         play >> play.decode_failed(Cause.CUT)
     play << ("decode", 1, None)
     assert play.bodies["decode", 1] == TEXT
     cause = Cause.TRANSFER if failure == "status" else Cause.CUT
-    assert play.report.fell_back == {(Stage.PREFILL, cause): 1}
+    assert play.report.fell_back == {(Work.PREFILL, cause): 1}
     play >> play.headers(500, attempt=1)
     assert isinstance(play.left.pop(), Relay)
     play >> play.ended(1)
@@ -82,10 +83,10 @@ def test_an_engine_that_cannot_use_the_embeddings_encodes_by_itself(begin):
     play >> play.encoded(0)
     play << ("decode", 0, None)
     play >> play.headers(500)
-    play << Cancel(Stage.DECODE, 0) << ("decode", 1, None)
+    play << Cancel(Work.DECODE, 0) << ("decode", 1, None)
     assert play.bodies["decode", 1] == body
     assert play.report.num_transferred == 0
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.TRANSFER): 1}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.TRANSFER): 1}
     play.relayed(1)
 
 
@@ -109,14 +110,14 @@ class TestClientGone:
         play >> play.started()
         play << ("encode", 0, 0, E1) << ("encode", 1, 0, E1)
         play >> play.client_gone()
-        play << Cancel(Stage.ENCODE, 0, 0) << Cancel(Stage.ENCODE, 0, 1)
+        play << Cancel(Work.ENCODE, 0, 0) << Cancel(Work.ENCODE, 0, 1)
 
     def test_while_prefilling(self, begin):
         play = begin(TEXT, prefillers=P1)
         play >> play.started()
         play << ("prefill", 0, P1)
         play >> play.client_gone()
-        play << Cancel(Stage.PREFILL, 0)
+        play << Cancel(Work.PREFILL, 0)
 
     @pytest.mark.parametrize("has_begun", [False, True])
     def test_while_decoding(self, begin, has_begun):
@@ -127,7 +128,7 @@ class TestClientGone:
             play >> play.headers()
             play << Relay(f"{ENTRY},200,0.000000")
         play >> play.client_gone()
-        play << Cancel(Stage.DECODE, 0)
+        play << Cancel(Work.DECODE, 0)
 
 
 class TestTheRequestsEnd:
@@ -137,14 +138,14 @@ class TestTheRequestsEnd:
         play << ("encode", 0, 0, E1)
         assert play.wakes == [3.0]
         play.at_time(3.0) >> play.woken()
-        play << Cancel(Stage.ENCODE, 0, 0) << Refuse(504, "the request took longer than 3 s")
+        play << Cancel(Work.ENCODE, 0, 0) << Refuse(504, "the request took longer than 3 s")
 
     def test_before_the_first_byte(self, begin):
         play = begin(TEXT, request_budget_s=3.0)
         play >> play.started()
         play << ("decode", 0, None)
         play.at_time(3.0) >> play.woken()
-        play << Cancel(Stage.DECODE, 0) << Refuse(504, "the request took longer than 3 s")
+        play << Cancel(Work.DECODE, 0) << Refuse(504, "the request took longer than 3 s")
 
     def test_in_the_middle_of_the_answer(self, begin):
         play = begin(TEXT, request_budget_s=3.0)
@@ -153,7 +154,7 @@ class TestTheRequestsEnd:
         play >> play.headers()
         play << Relay(f"{ENTRY},200,0.000000")
         play.at_time(3.0) >> play.woken()
-        play << Cancel(Stage.DECODE, 0) << Break("the request took longer than 3 s")
+        play << Cancel(Work.DECODE, 0) << Break("the request took longer than 3 s")
 
 
 def test_the_report_says_how_long_each_stage_took(begin):
@@ -168,4 +169,4 @@ def test_the_report_says_how_long_each_stage_took(begin):
     play << Relay(f"encode={E1},1,200,0.500000;prefill={P1},0,200,1.250000;decode=d:8000,0,200,0.250000")
     play.at_time(7.0) >> play.ended()
     play << End()
-    assert play.report.seconds == {Stage.ENCODE: 0.5, Stage.PREFILL: 1.25, Stage.DECODE: 4.25}
+    assert play.report.seconds == {Work.ENCODE: 0.5, Work.PREFILL: 1.25, Work.DECODE: 4.25}

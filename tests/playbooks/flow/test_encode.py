@@ -3,8 +3,9 @@
 import pytest
 
 from tessera.core.errors import RequestError
-from tessera.core.flow.commands import Cancel, Stage
+from tessera.core.flow.commands import Cancel
 from tessera.core.flow.events import Cause, Woken
+from tessera.core.work import Work
 
 E1, E2, E3 = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
 
@@ -88,7 +89,7 @@ def test_a_job_that_fails_goes_to_a_spare(begin, three, cause):
     play << ("encode", 0, 1, E3)
     play >> play.encoded(0, 1)
     play << ("decode", 0, None)
-    assert play.report.retried == {(Stage.ENCODE, cause): 1}
+    assert play.report.retried == {(Work.ENCODE, cause): 1}
     assert play.report.header() == f"encode={E1},1,0,0.000000;encode={E3},1,200,0.000000"
     play.relayed()
 
@@ -118,7 +119,7 @@ def test_what_one_encoder_refuses_the_others_would_refuse_too(begin, three, stat
     play >> play.encoded(0, status=status)
     play << ("decode", 0, None)
     assert "ec_transfer_params" not in play.bodies["decode", 0]
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.REJECTED): 1}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.REJECTED): 1}
     play.relayed()
 
 
@@ -148,7 +149,7 @@ def test_without_an_address_the_engine_is_told_nothing(begin, three, answer):
     play >> play.encoded(1)
     play << ("decode", 0, None)
     assert play.bodies["decode", 0]["ec_transfer_params"] == play.reference("hash1")
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.NO_REFERENCE): 1}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.NO_REFERENCE): 1}
     play.relayed()
 
 
@@ -163,7 +164,7 @@ def test_only_that_item_is_left_to_the_engine_when_everybody_failed_at_it(begin,
     play >> play.encode_failed(0, 1)
     play << ("decode", 0, None)
     assert play.bodies["decode", 0]["ec_transfer_params"].keys() == {"hash1", "hash2"}
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.UNREACHABLE): 1}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.UNREACHABLE): 1}
     assert (play.report.num_encoded, play.report.num_transferred) == (2, 2)
     play.relayed()
 
@@ -188,12 +189,12 @@ def test_a_late_job_is_given_up_and_its_answer_is_not_heard_any_more(begin, thre
     play >> Woken(1.999)
     assert play.wakes == [2.0, 2.0]
     play.at_time(2.0) >> play.woken()
-    play << Cancel(Stage.ENCODE, 0, 0) << ("encode", 0, 1, E2)
+    play << Cancel(Work.ENCODE, 0, 0) << ("encode", 0, 1, E2)
     assert play.wakes[-1] == 4.0
     play >> play.encoded(0, 0)
     play.at_time(3.0) >> play.encoded(0, 1)
     play << ("decode", 0, None)
-    assert play.report.retried == {(Stage.ENCODE, Cause.LATE): 1}
+    assert play.report.retried == {(Work.ENCODE, Cause.LATE): 1}
     assert play.report.header() == f"encode={E1},1,0,2.000000;encode={E2},1,200,1.000000"
     play.relayed()
 
@@ -206,9 +207,9 @@ def test_at_the_end_of_the_stage_everything_open_and_waiting_is_left_to_the_engi
     play.at_time(1.0) >> play.encoded(1)
     play << ("encode", 2, 0, E1)
     play.at_time(5.0) >> play.woken()
-    play << Cancel(Stage.ENCODE, 0, 0) << Cancel(Stage.ENCODE, 0, 2) << ("decode", 0, None)
+    play << Cancel(Work.ENCODE, 0, 0) << Cancel(Work.ENCODE, 0, 2) << ("decode", 0, None)
     assert play.bodies["decode", 0]["ec_transfer_params"] == play.reference("hash1")
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.LATE): 2}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.LATE): 2}
     play.relayed()
 
 
@@ -217,8 +218,8 @@ def test_what_waits_at_the_end_of_the_stage_is_never_asked_for(begin, three):
     play >> play.started()
     play << ("encode", 0, 0, E1)
     play.at_time(5.0) >> play.woken()
-    play << Cancel(Stage.ENCODE, 0, 0) << ("decode", 0, None)
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.LATE): 3}
+    play << Cancel(Work.ENCODE, 0, 0) << ("decode", 0, None)
+    assert play.report.fell_back == {(Work.ENCODE, Cause.LATE): 3}
     play.relayed()
 
 
@@ -300,7 +301,7 @@ def test_a_body_that_cannot_be_read_goes_to_the_engine_as_it_came(begin):
     play >> play.started()
     play << ("decode", 0, None)
     assert play.bodies["decode", 0] == [1]
-    assert play.report.fell_back == {(Stage.ENCODE, Cause.UNREAD): 1, (Stage.PREFILL, Cause.UNREAD): 1}
+    assert play.report.fell_back == {(Work.ENCODE, Cause.UNREAD): 1, (Work.PREFILL, Cause.UNREAD): 1}
     play.relayed()
 
 
@@ -314,4 +315,4 @@ def test_a_part_that_stands_for_embeddings_nobody_confirmed_is_refused(begin):
     # The tensor is the first item and needs no encoder.
     play << ("encode", 1, 0, E2)
     play >> play.client_gone()
-    play << Cancel(Stage.ENCODE, 0, 1)
+    play << Cancel(Work.ENCODE, 0, 1)

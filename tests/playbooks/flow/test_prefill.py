@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from tessera.core.flow.commands import Cancel, Stage
+from tessera.core.flow.commands import Cancel
 from tessera.core.flow.events import Cause
+from tessera.core.work import Work
 
 E1, P1, P2 = "10.0.0.1:80", "10.0.1.1:80", "10.0.1.2:80"
 KEPT = {
@@ -99,7 +100,7 @@ def test_several_sequences_are_prefilled_here(begin, path, body):
     play = begin(body, prefillers=P1, path=path)
     play >> play.started()
     play << ("decode", 0, None)
-    assert play.report.fell_back == {(Stage.PREFILL, Cause.SEVERAL_SEQUENCES): 1}
+    assert play.report.fell_back == {(Work.PREFILL, Cause.SEVERAL_SEQUENCES): 1}
     play.relayed()
 
 
@@ -133,8 +134,8 @@ def test_another_prefiller_then_here_with_the_embeddings(begin, cause):
     play >> play.prefill_failed(1, cause)
     play << ("decode", 0, None)
     assert play.bodies["decode", 0] == body | {"ec_transfer_params": play.reference("hash0")}
-    assert play.report.fell_back == {(Stage.PREFILL, cause): 1}
-    assert play.report.retried == {(Stage.PREFILL, cause): 1}
+    assert play.report.fell_back == {(Work.PREFILL, cause): 1}
+    assert play.report.retried == {(Work.PREFILL, cause): 1}
     play.relayed()
 
 
@@ -146,7 +147,7 @@ def test_what_one_prefiller_refuses_the_engine_may_refuse_in_its_own_words(begin
     play >> play.prefilled(status=status)
     play << ("decode", 0, None)
     assert play.bodies["decode", 0] == {"messages": [TEXT]}
-    assert play.report.fell_back == {(Stage.PREFILL, cause): 1}
+    assert play.report.fell_back == {(Work.PREFILL, cause): 1}
     play >> play.headers(400)
     play << play.Relay(f"prefill={P1},0,{status},0.000000;decode=d:8000,0,400,0.000000")
     play >> play.ended()
@@ -161,7 +162,7 @@ def test_without_blocks_the_prompt_is_prefilled_here(begin, blocks):
     play >> play.prefilled(blocks=blocks, cached=3)
     play << ("decode", 0, None)
     assert play.bodies["decode", 0] == {"messages": [TEXT]}
-    assert play.report.fell_back == {(Stage.PREFILL, Cause.NO_REFERENCE): 1}
+    assert play.report.fell_back == {(Work.PREFILL, Cause.NO_REFERENCE): 1}
     play.relayed()
 
 
@@ -188,12 +189,12 @@ def test_late_prefills_and_the_end_of_the_stage(begin):
     play << ("prefill", 0, P1)
     assert play.wakes == [10.0]
     play.at_time(10.0) >> play.woken()
-    play << Cancel(Stage.PREFILL, 0) << ("prefill", 1, P2)
+    play << Cancel(Work.PREFILL, 0) << ("prefill", 1, P2)
     assert play.wakes == [10.0, 15.0]
     play >> play.prefilled(0)
     play.at_time(15.0) >> play.woken()
-    play << Cancel(Stage.PREFILL, 1) << ("decode", 0, None)
-    assert play.report.fell_back == {(Stage.PREFILL, Cause.LATE): 1}
+    play << Cancel(Work.PREFILL, 1) << ("decode", 0, None)
+    assert play.report.fell_back == {(Work.PREFILL, Cause.LATE): 1}
     play.relayed()
 
 
@@ -214,4 +215,4 @@ def test_bytes_that_do_not_change_are_forwarded_as_they_came(begin):
         b'"messages": ', b'"messages":'
     ).replace(b'"max_tokens" : 5 }', b'"max_tokens":1}')
     play >> play.client_gone()
-    play << Cancel(Stage.PREFILL, 0)
+    play << Cancel(Work.PREFILL, 0)

@@ -1,15 +1,8 @@
 """What does a flow want done?"""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Stage(StrEnum):
-    """The three stages of a multimodal request."""
-
-    ENCODE = "encode"
-    PREFILL = "prefill"
-    DECODE = "decode"
+from tessera.core.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ class WakeAt:
 class Cancel:
     """Give up a leg; whatever comes of it is not waited for."""
 
-    stage: Stage
+    stage: Work
     attempt: int
     item: int | None = None
 

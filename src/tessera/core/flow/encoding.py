@@ -10,12 +10,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tessera.core.flow.commands import Cancel, Command, Encode, Stage
+from tessera.core.flow.commands import Cancel, Command, Encode
 from tessera.core.flow.connectors.protocols import ECConnector, Unconfirmed
 from tessera.core.flow.events import Cause, EncodeAnswered, EncodeFailed
 from tessera.core.flow.plan import Plan
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.stages import FlowReport
+from tessera.core.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Encoding:
         job = self._taken(event.item, event.attempt)
         if job is None:
             return
-        self._report.ended(Stage.ENCODE, job.endpoint, event.status, job.started_at, event.at, 1)
+        self._report.ended(Work.ENCODE, job.endpoint, event.status, job.started_at, event.at, 1)
         cause = self._cause_of(event)
         if cause is None:
             self.num_confirmed += 1
@@ -91,7 +92,7 @@ class Encoding:
         job = self._taken(event.item, event.attempt)
         if job is None:
             return
-        self._report.ended(Stage.ENCODE, job.endpoint, 0, job.started_at, event.at, 1)
+        self._report.ended(Work.ENCODE, job.endpoint, 0, job.started_at, event.at, 1)
         self._failed(event.item, job, event.cause)
         yield from self._fill(event.at)
 
@@ -103,7 +104,7 @@ class Encoding:
                 yield self._cancelled(item, at)
                 self._failed(item, job, Cause.LATE, is_final=is_over)
         if is_over and self._waiting:
-            self._report.fell_back[Stage.ENCODE, Cause.LATE] += len(self._waiting)
+            self._report.fell_back[Work.ENCODE, Cause.LATE] += len(self._waiting)
             self._waiting.clear()
         yield from self._fill(at)
 
@@ -115,8 +116,8 @@ class Encoding:
 
     def _cancelled(self, item: int, at: float) -> Cancel:
         job = self._open.pop(item)
-        self._report.ended(Stage.ENCODE, job.endpoint, 0, job.started_at, at, 1)
-        return Cancel(Stage.ENCODE, job.attempt, item)
+        self._report.ended(Work.ENCODE, job.endpoint, 0, job.started_at, at, 1)
+        return Cancel(Work.ENCODE, job.attempt, item)
 
     def _taken(self, item: int, attempt: int) -> _Job | None:
         """The open job that this is the end of; nothing where it was given up before."""
@@ -136,10 +137,10 @@ class Encoding:
         self._failures[job.endpoint] += cause not in FINAL_CAUSES
         may_retry = not is_final and cause not in FINAL_CAUSES and self._next_encoder(item) is not None
         if may_retry:
-            self._report.retried[Stage.ENCODE, cause] += 1
+            self._report.retried[Work.ENCODE, cause] += 1
             self._waiting.appendleft(item)
         else:
-            self._report.fell_back[Stage.ENCODE, cause] += 1
+            self._report.fell_back[Work.ENCODE, cause] += 1
 
     def _next_encoder(self, item: int) -> str | None:
         """Whom to give the item to: who failed least, of these the planned one, else who has least open; each once."""

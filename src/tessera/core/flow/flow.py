@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from tessera.core.flow.commands import Break, Cancel, Command, Decode, End, Refuse, Relay, Stage, WakeAt
+from tessera.core.flow.commands import Break, Cancel, Command, Decode, End, Refuse, Relay, WakeAt
 from tessera.core.flow.connectors.protocols import ECConnector, KVConnector
 from tessera.core.flow.document import Document
 from tessera.core.flow.encoding import Encoding
@@ -49,6 +49,7 @@ from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.shapes import Shape
 from tessera.core.flow.stages import FlowReport
 from tessera.core.flow.usage import cached_tokens
+from tessera.core.work import Work
 
 NEVER = float("inf")
 
@@ -65,10 +66,10 @@ class State(Enum):
 
 
 _STAGES = {
-    State.ENCODING: Stage.ENCODE,
-    State.PREFILLING: Stage.PREFILL,
-    State.DECODING: Stage.DECODE,
-    State.RELAYING: Stage.DECODE,
+    State.ENCODING: Work.ENCODE,
+    State.PREFILLING: Work.PREFILL,
+    State.DECODING: Work.DECODE,
+    State.RELAYING: Work.DECODE,
 }
 
 
@@ -168,7 +169,7 @@ class Flow:
         planned = {index: job.plan.encoder_of(index) for index, item in enumerate(self._items) if item.part is not None}
         remote = {index: encoder for index, encoder in planned.items() if encoder is not None}
         if job.ec and not job.document.is_readable and job.plan.encoders:
-            self.report.fell_back[Stage.ENCODE, Cause.UNREAD] += 1
+            self.report.fell_back[Work.ENCODE, Cause.UNREAD] += 1
         if not remote or job.ec is None:
             yield from self._prefill(at)
             return
@@ -198,7 +199,7 @@ class Flow:
             return
         why_not = why_not_prefill_apart(job.document, job.shape)
         if why_not:
-            self.report.fell_back[Stage.PREFILL, why_not] += 1
+            self.report.fell_back[Work.PREFILL, why_not] += 1
             yield self._decode(at, self._embeddings())
             return
         body = prefill_leg(job.document, job.shape, {**self._embeddings(), **job.kv.keeping()})
@@ -242,7 +243,7 @@ class Flow:
             case DecodeHeaders() if self._state is State.DECODING:
                 self._decode_ended(event.at, event.status)
                 if event.status >= 500 and self._has_references and self._decode_attempt == 0:
-                    yield Cancel(Stage.DECODE, self._decode_attempt)
+                    yield Cancel(Work.DECODE, self._decode_attempt)
                     yield self._decode_plainly(event.at, Cause.TRANSFER)
                 else:
                     self._enter(State.RELAYING, event.at)
@@ -274,17 +275,17 @@ class Flow:
 
     def _decode_ended(self, at: float, status: int) -> None:
         self._is_decode_open = status != 0
-        self.report.ended(Stage.DECODE, self._job.decoder, status, self._decode_started_at, at)
+        self.report.ended(Work.DECODE, self._job.decoder, status, self._decode_started_at, at)
 
     def _decode_plainly(self, at: float, cause: Cause) -> Decode:
         """Once more, as if nothing had been done elsewhere; the engine has all it needs in the client's body."""
         self._decode_attempt += 1
-        self.report.retried[Stage.DECODE, cause] += 1
+        self.report.retried[Work.DECODE, cause] += 1
         if self.report.num_transferred:
-            self.report.fell_back[Stage.ENCODE, cause] += self.report.num_transferred
+            self.report.fell_back[Work.ENCODE, cause] += self.report.num_transferred
             self.report.num_transferred = 0
         if self._prefilling and self._prefilling.changes:
-            self.report.fell_back[Stage.PREFILL, cause] += 1
+            self.report.fell_back[Work.PREFILL, cause] += 1
         nothing: Mapping[str, bytes | None] = self._job.ec.referring({}) if self._job.ec else {}
         return self._decode(at, nothing)
 
@@ -300,7 +301,7 @@ class Flow:
         if self._prefilling:
             yield from self._prefilling.cancel(at)
         if self._is_decode_open:
-            yield Cancel(Stage.DECODE, self._decode_attempt)
+            yield Cancel(Work.DECODE, self._decode_attempt)
         self._over(at)
 
     def _enter(self, state: State, at: float) -> None:

@@ -7,12 +7,13 @@ the others in order, and at last the engine that decodes.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tessera.core.flow.commands import Cancel, Command, Prefill, Stage
+from tessera.core.flow.commands import Cancel, Command, Prefill
 from tessera.core.flow.connectors.protocols import KVConnector, Unconfirmed
 from tessera.core.flow.encoding import FINAL_CAUSES, failure_of
 from tessera.core.flow.events import Cause, PrefillAnswered, PrefillFailed
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.stages import FlowReport
+from tessera.core.work import Work
 
 _RETRYABLE = frozenset({502, 503, 504})
 
@@ -71,7 +72,7 @@ class Prefilling:
         job = self._taken(event.attempt)
         if job is None:
             return
-        self._report.ended(Stage.PREFILL, job.endpoint, event.status, job.started_at, event.at)
+        self._report.ended(Work.PREFILL, job.endpoint, event.status, job.started_at, event.at)
         cause = self._cause_of(event)
         if cause is None:
             self.is_done = True
@@ -85,7 +86,7 @@ class Prefilling:
         job = self._taken(event.attempt)
         if job is None:
             return
-        self._report.ended(Stage.PREFILL, job.endpoint, 0, job.started_at, event.at)
+        self._report.ended(Work.PREFILL, job.endpoint, 0, job.started_at, event.at)
         yield from self._failed(event.at, event.cause)
 
     def woken(self, at: float) -> Iterator[Command]:
@@ -105,8 +106,8 @@ class Prefilling:
         """Give it up."""
         if self._job:
             job, self._job = self._job, None
-            self._report.ended(Stage.PREFILL, job.endpoint, 0, job.started_at, at)
-            yield Cancel(Stage.PREFILL, job.attempt)
+            self._report.ended(Work.PREFILL, job.endpoint, 0, job.started_at, at)
+            yield Cancel(Work.PREFILL, job.attempt)
 
     def _taken(self, attempt: int) -> _Job | None:
         """The open job that this is the end of; nothing where it was given up before."""
@@ -127,7 +128,7 @@ class Prefilling:
 
     def _again(self, at: float, cause: Cause) -> Iterator[Command]:
         self._num_retries += 1
-        self._report.retried[Stage.PREFILL, cause] += 1
+        self._report.retried[Work.PREFILL, cause] += 1
         self._again_at = at + self._settings.prefill_retry_backoff_s
         if self._again_at <= at:
             yield self._ask(at)
@@ -137,10 +138,10 @@ class Prefilling:
         self._num_retries = 0
         has_others = self._index < len(self._prefillers) and self._num_attempts < self._settings.max_prefill_attempts
         if has_others and not is_final and cause not in FINAL_CAUSES:
-            self._report.retried[Stage.PREFILL, cause] += 1
+            self._report.retried[Work.PREFILL, cause] += 1
             yield self._ask(at)
         else:
-            self._report.fell_back[Stage.PREFILL, cause] += 1
+            self._report.fell_back[Work.PREFILL, cause] += 1
             self.is_done = True
 
     def _ask(self, at: float) -> Prefill:

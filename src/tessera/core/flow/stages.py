@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.events import Cause
+from tessera.core.work import Work
 
 MAX_ENTRIES: Final = 64
 """Entries of the header; the rest is left out."""
@@ -36,16 +36,16 @@ class FlowReport:
     """Of these, items that an encoder confirmed."""
     num_transferred: int = 0
     """Of these, items whose reference was given to the engine that uses them."""
-    fell_back: Counter[tuple[Stage, Cause]] = field(default_factory=Counter)
+    fell_back: Counter[tuple[Work, Cause]] = field(default_factory=Counter)
     """Items, or for prefill requests, that were worked on here, by cause."""
-    retried: Counter[tuple[Stage, Cause]] = field(default_factory=Counter)
+    retried: Counter[tuple[Work, Cause]] = field(default_factory=Counter)
     """Legs that failed and were given to another server, by cause."""
-    seconds: dict[Stage, float] = field(default_factory=dict)
+    seconds: dict[Work, float] = field(default_factory=dict)
     """How long each stage took in all, retries included; decode: until the answer's end."""
-    entries: dict[tuple[Stage, str, int], StageEntry] = field(default_factory=dict)
+    entries: dict[tuple[Work, str, int], StageEntry] = field(default_factory=dict)
     """By stage, server and HTTP status, 0 where there was no answer."""
 
-    def ended(self, stage: Stage, endpoint: str, status: int, started_at: float, at: float, num_items: int = 0) -> None:
+    def ended(self, stage: Work, endpoint: str, status: int, started_at: float, at: float, num_items: int = 0) -> None:
         """Take note of a leg's end."""
         entry = self.entries.setdefault((stage, endpoint, status), StageEntry())
         entry.num_items += num_items

@@ -17,7 +17,6 @@ from tessera.core.flow.commands import (
     Prefill,
     Refuse,
     Relay,
-    Stage,
     WakeAt,
 )
 from tessera.core.flow.events import (
@@ -37,13 +36,14 @@ from tessera.core.flow.events import (
 from tessera.core.flow.flow import Flow
 from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT_PATH, Shape
+from tessera.core.work import Work
 from tessera.live.sidecar.headers import STAGES, to_encoder, to_prefiller
 from tessera.live.sidecar.relaying import Answer, ClientLost
 from tessera.live.sidecar.upstream import FAILURES, LegFailed, Upstream, cause_of
 
 _log = logging.getLogger("tessera.sidecar")
 
-Leg = tuple[Stage, int | None, int]
+Leg = tuple[Work, int | None, int]
 """Stage, item, attempt."""
 
 
@@ -120,11 +120,11 @@ class FlowDriver:
     def _carry_out(self, command: Command) -> None:
         match command:
             case Encode():
-                self._begin((Stage.ENCODE, command.item, command.attempt), self._encode(command))
+                self._begin((Work.ENCODE, command.item, command.attempt), self._encode(command))
             case Prefill():
-                self._begin((Stage.PREFILL, None, command.attempt), self._prefill(command))
+                self._begin((Work.PREFILL, None, command.attempt), self._prefill(command))
             case Decode():
-                self._begin((Stage.DECODE, None, command.attempt), self._decode(command))
+                self._begin((Work.DECODE, None, command.attempt), self._decode(command))
             case Cancel():
                 self._legs[command.stage, command.item, command.attempt].cancel()
             case WakeAt():
@@ -152,7 +152,7 @@ class FlowDriver:
     async def _encode(self, command: Encode) -> None:
         headers = to_encoder(self._headers, command.item)
         await self._short(
-            Stage.ENCODE,
+            Work.ENCODE,
             command,
             CHAT_PATH,
             headers,
@@ -162,7 +162,7 @@ class FlowDriver:
 
     async def _prefill(self, command: Prefill) -> None:
         await self._short(
-            Stage.PREFILL,
+            Work.PREFILL,
             command,
             self._request.path_qs,
             to_prefiller(self._headers),
@@ -172,7 +172,7 @@ class FlowDriver:
 
     async def _short(
         self,
-        stage: Stage,
+        stage: Work,
         command: Encode | Prefill,
         path: str,
         headers: Mapping[str, str],
@@ -189,7 +189,7 @@ class FlowDriver:
 
     async def _decode(self, command: Decode) -> None:
         attempt, num_cached_tokens, path = command.attempt, command.num_cached_tokens, self._request.path_qs
-        asking = self._upstream.open(Stage.DECODE, self._engine, path, self._headers, command.body)
+        asking = self._upstream.open(Work.DECODE, self._engine, path, self._headers, command.body)
         # A long answer must not keep the body in memory.
         del command
         try:

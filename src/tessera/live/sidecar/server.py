@@ -12,7 +12,6 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from tessera.core.errors import RequestError
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.connectors.ec_example import ECExample
 from tessera.core.flow.connectors.ec_nixl import ECNixl
 from tessera.core.flow.connectors.kv_nixl import KVNixl
@@ -24,6 +23,7 @@ from tessera.core.flow.plan import Plan, joined, read_plan
 from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT, SHAPES, Shape
 from tessera.core.flow.stages import FlowReport
+from tessera.core.work import Work
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.sidecar.allow_list import AllowList
 from tessera.live.sidecar.driver import FlowDriver
@@ -130,7 +130,7 @@ class Rank:
         try:
             async with (
                 asyncio.timeout(HEALTH_TIMEOUT_S),
-                self._upstream.open(Stage.DECODE, self._engine, "/health", {}, None, "GET") as answer,
+                self._upstream.open(Work.DECODE, self._engine, "/health", {}, None, "GET") as answer,
             ):
                 return web.Response(status=answer.status)
         except FAILURES as error:
@@ -218,8 +218,8 @@ class Rank:
             return plan
         allowed = plan.allowed(self._allow_list.allows)
         for stage, named, left in (
-            (Stage.ENCODE, plan.encoders, allowed.encoders),
-            (Stage.PREFILL, plan.prefillers, allowed.prefillers),
+            (Work.ENCODE, plan.encoders, allowed.encoders),
+            (Work.PREFILL, plan.prefillers, allowed.prefillers),
         ):
             self._metrics.denied(stage, len(named) - len(left))
             if named and not left:
@@ -237,7 +237,7 @@ class Rank:
         try:
             bounded.check(request.content_length or 0)
             async with self._upstream.open(
-                Stage.DECODE,
+                Work.DECODE,
                 self._engine,
                 request.path_qs,
                 onward(request.headers, keeps_length=True),

@@ -5,8 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.settings import FlowSettings
+from tessera.core.work import Work
 
 MAX_BODY_BYTES: Final = 64 << 20
 """Of one request, as in the router."""
@@ -36,9 +36,9 @@ class SidecarSettings:
     """Without it nothing is encoded elsewhere."""
     cert_path: Path | None = None
     """A folder with tls.crt and tls.key: clients must speak TLS."""
-    tls_stages: frozenset[Stage] = frozenset()
+    tls_stages: frozenset[Work] = frozenset()
     """The stages whose servers speak TLS."""
-    unverified_stages: frozenset[Stage] = frozenset()
+    unverified_stages: frozenset[Work] = frozenset()
     """Of these, the stages whose certificates are not checked."""
     endpoints_path: Path | None = None
     """Only servers in this file may be asked to encode or prefill; without it, whomever a header names."""

@@ -10,9 +10,9 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from tessera.core.flow.commands import Stage
 from tessera.core.flow.connectors.protocols import MAX_ANSWER_BYTES
 from tessera.core.flow.events import Cause
+from tessera.core.work import Work
 from tessera.live.sidecar.settings import SidecarSettings
 
 KEEP_ALIVE_S: Final = 3.0
@@ -36,8 +36,8 @@ class Upstream:
     """One pool of connections for every stage of every request."""
 
     def __init__(self, settings: SidecarSettings) -> None:
-        self._schemes = {stage: "https" if stage in settings.tls_stages else "http" for stage in Stage}
-        self._verifies = {stage: stage not in settings.unverified_stages for stage in Stage}
+        self._schemes = {stage: "https" if stage in settings.tls_stages else "http" for stage in Work}
+        self._verifies = {stage: stage not in settings.unverified_stages for stage in Work}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -52,7 +52,7 @@ class Upstream:
 
     def open(
         self,
-        stage: Stage,
+        stage: Work,
         endpoint: str,
         path: str,
         headers: Mapping[str, str],
@@ -70,7 +70,7 @@ class Upstream:
         return self._session.request(method, url, headers=sent, data=data, allow_redirects=False, ssl=check)
 
     async def ask(
-        self, stage: Stage, endpoint: str, path: str, headers: Mapping[str, str], body: bytes
+        self, stage: Work, endpoint: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, bytes]:
         """Status and body of a short answer.
 
