@@ -8,8 +8,8 @@ item is left to the engine that uses it.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+from tessera.core.flow.attempts import FINAL_CAUSES, NEVER, Attempt, failure_of
 from tessera.core.flow.commands import Cancel, Command, Encode
 from tessera.core.flow.connectors.protocols import ECConnector, Unconfirmed
 from tessera.core.flow.events import Cause, EncodeAnswered, EncodeFailed
@@ -17,14 +17,6 @@ from tessera.core.flow.plan import Plan
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.stages import FlowReport
 from tessera.core.work import Work
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    attempt: int
-    endpoint: str
-    started_at: float
-    late_at: float
 
 
 class Encoding:
@@ -47,10 +39,10 @@ class Encoding:
         self._settings = settings
         self._report = report
         self._waiting = deque(items)
-        self._open: dict[int, _Job] = {}
+        self._open: dict[int, Attempt] = {}
         self._tried: dict[int, list[str]] = {item: [] for item in items}
         self._failures: Counter[str] = Counter()
-        self._ends_at = float("inf")
+        self._ends_at = NEVER
         self.references: dict[str, bytes] = {}
         """What the encoders' answers refer to."""
         self.num_confirmed = 0
@@ -64,7 +56,7 @@ class Encoding:
     def deadline_at(self) -> float:
         """When something must be decided without an answer."""
         if self.is_done:
-            return float("inf")
+            return NEVER
         return min([self._ends_at, *(job.late_at for job in self._open.values())])
 
     def start(self, at: float, request_ends_at: float) -> Iterator[Command]:
@@ -117,12 +109,12 @@ class Encoding:
     def _cancelled(self, item: int, at: float) -> Cancel:
         job = self._open.pop(item)
         self._report.ended(Work.ENCODE, job.endpoint, 0, job.started_at, at, 1)
-        return Cancel(Work.ENCODE, job.attempt, item)
+        return Cancel(Work.ENCODE, job.number, item)
 
-    def _taken(self, item: int, attempt: int) -> _Job | None:
+    def _taken(self, item: int, attempt: int) -> Attempt | None:
         """The open job that this is the end of; nothing where it was given up before."""
         job = self._open.get(item)
-        return self._open.pop(item) if job and job.attempt == attempt else None
+        return self._open.pop(item) if job and job.number == attempt else None
 
     def _cause_of(self, event: EncodeAnswered) -> Cause | None:
         if not 200 <= event.status < 300:
@@ -133,7 +125,7 @@ class Encoding:
             return Cause.NO_REFERENCE
         return None
 
-    def _failed(self, item: int, job: _Job, cause: Cause, *, is_final: bool = False) -> None:
+    def _failed(self, item: int, job: Attempt, cause: Cause, *, is_final: bool = False) -> None:
         self._failures[job.endpoint] += cause not in FINAL_CAUSES
         may_retry = not is_final and cause not in FINAL_CAUSES and self._next_encoder(item) is not None
         if may_retry:
@@ -158,14 +150,5 @@ class Encoding:
             assert endpoint is not None, "an item waits only while somebody is left to ask"
             attempt = len(self._tried[item])
             self._tried[item].append(endpoint)
-            self._open[item] = _Job(attempt, endpoint, at, at + self._settings.encode_timeout_s)
+            self._open[item] = Attempt(attempt, endpoint, at, at + self._settings.encode_timeout_s)
             yield Encode(item, attempt, endpoint, self._body_of(item))
-
-
-FINAL_CAUSES = frozenset({Cause.REJECTED, Cause.NO_REFERENCE})
-"""What every other server would say too."""
-
-
-def failure_of(status: int) -> Cause:
-    """Why an answer without success failed."""
-    return Cause.STATUS if status in (408, 429) or status >= 500 else Cause.REJECTED

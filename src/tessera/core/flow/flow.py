@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from tessera.core.flow.attempts import NEVER
 from tessera.core.flow.commands import Break, Cancel, Command, Decode, End, Refuse, Relay, WakeAt
 from tessera.core.flow.connectors.protocols import ECConnector, KVConnector
 from tessera.core.flow.document import Document
@@ -50,8 +51,6 @@ from tessera.core.flow.shapes import Shape
 from tessera.core.flow.stages import FlowReport
 from tessera.core.flow.usage import cached_tokens
 from tessera.core.work import Work
-
-NEVER = float("inf")
 
 
 class State(Enum):

@@ -5,25 +5,16 @@ the others in order, and at last the engine that decodes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tessera.core.flow.attempts import FINAL_CAUSES, NEVER, Attempt, failure_of
 from tessera.core.flow.commands import Cancel, Command, Prefill
 from tessera.core.flow.connectors.protocols import KVConnector, Unconfirmed
-from tessera.core.flow.encoding import FINAL_CAUSES, failure_of
 from tessera.core.flow.events import Cause, PrefillAnswered, PrefillFailed
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.flow.stages import FlowReport
 from tessera.core.work import Work
 
 _RETRYABLE = frozenset({502, 503, 504})
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    attempt: int
-    endpoint: str
-    started_at: float
-    late_at: float
 
 
 class Prefilling:
@@ -43,12 +34,12 @@ class Prefilling:
         self._body = body
         self._settings = settings
         self._report = report
-        self._job: _Job | None = None
+        self._job: Attempt | None = None
         self._num_attempts = 0
         self._index = 0
         self._num_retries = 0
-        self._again_at = float("inf")
-        self._ends_at = float("inf")
+        self._again_at = NEVER
+        self._ends_at = NEVER
         self.is_done = False
         self.changes: Mapping[str, bytes | None] = {}
         """The changes of the decode's body; none where the prompt is prefilled there."""
@@ -59,7 +50,7 @@ class Prefilling:
     def deadline_at(self) -> float:
         """When something must be decided without an answer."""
         if self.is_done:
-            return float("inf")
+            return NEVER
         return min(self._ends_at, self._job.late_at if self._job else self._again_at)
 
     def start(self, at: float, request_ends_at: float) -> Iterator[Command]:
@@ -107,11 +98,11 @@ class Prefilling:
         if self._job:
             job, self._job = self._job, None
             self._report.ended(Work.PREFILL, job.endpoint, 0, job.started_at, at)
-            yield Cancel(Work.PREFILL, job.attempt)
+            yield Cancel(Work.PREFILL, job.number)
 
-    def _taken(self, attempt: int) -> _Job | None:
+    def _taken(self, attempt: int) -> Attempt | None:
         """The open job that this is the end of; nothing where it was given up before."""
-        if self._job is None or self._job.attempt != attempt:
+        if self._job is None or self._job.number != attempt:
             return None
         job, self._job = self._job, None
         return job
@@ -145,8 +136,8 @@ class Prefilling:
             self.is_done = True
 
     def _ask(self, at: float) -> Prefill:
-        self._again_at = float("inf")
+        self._again_at = NEVER
         endpoint = self._prefillers[self._index]
-        self._job = _Job(self._num_attempts, endpoint, at, at + self._settings.prefill_timeout_s)
+        self._job = Attempt(self._num_attempts, endpoint, at, at + self._settings.prefill_timeout_s)
         self._num_attempts += 1
-        return Prefill(self._job.attempt, endpoint, self._body)
+        return Prefill(self._job.number, endpoint, self._body)
