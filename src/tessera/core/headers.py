@@ -1,4 +1,4 @@
-"""Which request headers may the router look at, and what may they claim?"""
+"""Which request headers may the router look at, what may they claim, and which tell who does what?"""
 
 import re
 from collections.abc import Mapping
@@ -25,6 +25,19 @@ MAX_NAMED_HEADERS: Final = 32
 """Further headers that all plugins together may name."""
 MAX_HEADER_CHARS: Final = 1024
 """Characters of a header's value that are kept."""
+
+ENCODE_PLAN: Final = "x-tessera-encode-plan"
+"""Who encodes which item: ``0=ip:port,2=ip:port;alt=ip:port,ip:port``."""
+ENCODERS: Final = "x-encoder-hosts-ports"
+"""Who encodes, where no plan says which item; llm-d's."""
+PREFILLER: Final = "x-prefiller-host-port"
+"""Who computes the prompt; llm-d's."""
+KV_SOURCE: Final = "x-kv-cache-source-host-port"
+"""Who holds more of the prompt's KV; llm-d's."""
+PLAN_HEADERS: Final = (ENCODE_PLAN, ENCODERS, PREFILLER, KV_SOURCE)
+"""What a router says to the sidecar of the endpoint that decodes; no client may, and none of them goes further."""
+STAGES: Final = "x-tessera-stages"
+"""Of an answer: how each stage of the request ended, for the router alone."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _SECRET_WORDS: Final = ("authorization", "cookie", "api-key", "apikey", "password", "secret", "credential")

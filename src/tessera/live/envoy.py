@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tessera.core.errors import ConfigError, Problem
+from tessera.core.headers import STAGES
 from tessera.live.envoy_clusters import (
     ENDPOINTS_CLUSTER,
     endpoints_cluster,
@@ -23,7 +24,6 @@ from tessera.live.extproc.names import (
     LB_NAMESPACE,
     LOG_NAME,
     OWN_NAMESPACE,
-    STAGES,
     STAGES_KEY,
     STRIPPED_NAMES,
     STRIPPED_PREFIX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tessera.core.flow.plan import ENCODERS, PREFILLERS
+from tessera.core.headers import ENCODERS, PREFILLER
 
 from .conftest import chat
 
@@ -24,7 +24,7 @@ async def test_a_span_for_each_leg(world, spans):
     gone, encoder, prefiller = [await world.serve(*each) for each in (("encode", "refuse"), ("encode",), ("prefill",))]
     engine = await world.serve("decode")
     await world.begin(engine, is_tracing=True)
-    headers = {ENCODERS: f"{gone.id},{encoder.id}", PREFILLERS: prefiller.id, "x-request-id": "mine"}
+    headers = {ENCODERS: f"{gone.id},{encoder.id}", PREFILLER: prefiller.id, "x-request-id": "mine"}
     headers["traceparent"] = f"00-{TRACE}-{PARENT}-01"
     reply = await world.post(chat("http://a", "http://b"), **headers)
     assert reply.status == 200

@@ -7,13 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tessera.core.errors import RequestError
+from tessera.core.headers import ENCODE_PLAN, ENCODERS, PLAN_HEADERS, PREFILLER
 
-ENCODE_PLAN: Final = "x-tessera-encode-plan"
-ENCODERS: Final = "x-encoder-hosts-ports"
-PREFILLERS: Final = "x-prefiller-host-port"
-KV_SOURCE: Final = "x-kv-cache-source-host-port"
-PLAN_HEADERS: Final = (ENCODE_PLAN, ENCODERS, PREFILLERS, KV_SOURCE)
-"""What a router says to the sidecar; none of them goes further."""
 MAX_VALUE_CHARS: Final = 32 << 10
 """Characters of one header."""
 MAX_HOSTS: Final = 256
@@ -88,7 +83,7 @@ def read_plan(headers: Mapping[str, str]) -> Plan:
         placed=placed,
         hosts=hosts,
         spares=spares,
-        prefillers=tuple(dict.fromkeys(_hosts(PREFILLERS, _value(headers, PREFILLERS)))),
+        prefillers=tuple(dict.fromkeys(_hosts(PREFILLER, _value(headers, PREFILLER)))),
     )
 
 

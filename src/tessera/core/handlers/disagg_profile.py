@@ -4,13 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from tessera.core.headers import ENCODE_PLAN, ENCODERS, PREFILLER
 from tessera.core.plugin import Decider, Handler, params, plugin
 from tessera.core.types import Decision, PricedRequest, Stage
 from tessera.core.work import EncodePlan, Work
-
-PREFILLER = "x-prefiller-host-port"
-ENCODERS = "x-encoder-hosts-ports"
-ENCODE_PLAN = "x-tessera-encode-plan"
 
 
 @params

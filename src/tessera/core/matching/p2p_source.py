@@ -1,14 +1,13 @@
 """Who holds more of this prompt's KV than the endpoint that would compute it?"""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 from tessera.core.facts import CacheSource, PrefixMatch
+from tessera.core.headers import KV_SOURCE
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
 from tessera.core.types import Candidate, Decision, Endpoint, PricedRequest
 from tessera.core.work import Work
-
-SOURCE: Final = "x-kv-cache-source-host-port"
 
 
 @plugin("p2p-source-producer", reads=(PrefixMatch,))
@@ -59,7 +58,7 @@ class P2PSourceProducer(Producer):
         if stage.winner is None:
             return {}
         source = stage.candidate_of(stage.winner).fact(CacheSource, self.name)
-        return {SOURCE: source.endpoint_id} if source is not None and source.endpoint_id is not None else {}
+        return {KV_SOURCE: source.endpoint_id} if source is not None and source.endpoint_id is not None else {}
 
 
 _NOBODY = CacheSource()

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from io import SEEK_END, BytesIO
 
 from tessera.core.errors import DropReason, Rejected, RequestError
+from tessera.core.headers import STAGES
 from tessera.core.reading import dialect_for
 from tessera.core.types import ModelProfile
 from tessera.live.extproc import answers
@@ -29,7 +30,6 @@ from tessera.live.extproc.names import (
     ATTRIBUTES,
     DESTINATION_SERVED,
     LB_NAMESPACE,
-    STAGES,
     STRIPPED_NAMES,
     STRIPPED_PREFIX,
     UPSTREAM_ADDRESS,

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tessera.core.headers import ENCODERS, KV_SOURCE, PREFILLER
+
 DESTINATION: Final = "x-gateway-destination-endpoint"
 """Header and metadata key of the ordered endpoint list, ``ip:port,ip:port``."""
 DESTINATION_SERVED: Final = "x-gateway-destination-endpoint-served"
@@ -9,16 +11,14 @@ DESTINATION_SERVED: Final = "x-gateway-destination-endpoint-served"
 STRIPPED_NAMES: Final = (
     DESTINATION,
     DESTINATION_SERVED,
-    "x-prefiller-host-port",
-    "x-encoder-hosts-ports",
-    "x-kv-cache-source-host-port",
+    PREFILLER,
+    ENCODERS,
+    KV_SOURCE,
     "x-llm-d-request-dropped-reason",
 )
 """Headers that only we may set; client copies are removed."""
 STRIPPED_PREFIX: Final = "x-tessera-"
 """Headers that start so are ours, too."""
-STAGES: Final = "x-tessera-stages"
-"""Header of an answer: how each stage of the request ended; ours to read, and nothing for the client."""
 LB_NAMESPACE: Final = "envoy.lb"
 """Dynamic-metadata namespace of both endpoint keys."""
 ATTRIBUTES: Final = "envoy.filters.http.ext_proc"

@@ -36,8 +36,9 @@ from tessera.core.flow.events import (
 from tessera.core.flow.flow import Flow
 from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT_PATH, Shape
+from tessera.core.headers import STAGES
 from tessera.core.work import Work
-from tessera.live.sidecar.headers import STAGES, to_encoder, to_prefiller
+from tessera.live.sidecar.headers import to_encoder, to_prefiller
 from tessera.live.sidecar.relaying import Answer, ClientLost
 from tessera.live.sidecar.upstream import FAILURES, LegFailed, Upstream, cause_of
 

@@ -6,10 +6,9 @@ from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from tessera.core.flow.plan import PLAN_HEADERS
+from tessera.core.headers import PLAN_HEADERS, STAGES
 
 REQUEST_ID: Final = "x-request-id"
-STAGES: Final = "x-tessera-stages"
 MAX_REQUEST_ID_CHARS: Final = 256
 
 _HOP: Final = frozenset(
