@@ -41,6 +41,7 @@ MAX_CACHED_ERROR_TOKENS = 64
 """A request with media teaches nothing where the engine's cached tokens are further than this from the belief."""
 
 Seconds = Annotated[float, Range(ge=0, le=60)]
+_RATES = MediaRates()
 
 
 @dataclass(slots=True)
@@ -98,13 +99,13 @@ class TTFTCostProducer(Producer):
 
     prefill_tokens_per_s: Annotated[float, Range(gt=0)] = 18_500.0
     """Prompt tokens that an endpoint computes in a second: 0.95 of 1.22e15 FLOP/s / (2 x 31.2e9 weights)."""
-    encode_s_per_item: Seconds = 0.003
+    encode_s_per_item: Seconds = _RATES.encode_s_per_item
     """Encoder time of each item, whatever its size."""
-    encode_s_per_embed: Seconds = 10.1e-6
+    encode_s_per_embed: Seconds = _RATES.encode_s_per_embed
     """Of each embedding: the encoder's matrices."""
-    encode_s_per_embed_squared: Seconds = 5.5e-9
+    encode_s_per_embed_squared: Seconds = _RATES.encode_s_per_embed_squared
     """Of each pair of embeddings of one item: the encoder's attention. 0.014 s for 1280x720, 0.46 s for 4K."""
-    processing_s_per_megapixel: Seconds = 0.0293
+    processing_s_per_megapixel: Seconds = _RATES.processing_s_per_megapixel
     """CPU time of each million pixels: 27 ms for 1280x720."""
     fixed_s: Seconds = 0.06
     """What every request takes: network, tokenizer, and the step in which its first token comes."""
