@@ -5,7 +5,7 @@ from typing import Final
 from tessera.core.facts import FirstTokenCost
 from tessera.core.matching.alone import Alone, served_alone
 from tessera.core.pricing.robust import Ring
-from tessera.core.types import Decision, Outcome
+from tessera.core.types import Candidate, Decision, Outcome
 
 NUM_RATIOS: Final = 64
 """First tokens without a claimed hit that say how right the prediction is."""
@@ -31,9 +31,9 @@ class ClaimedHits:
 
     def sent(self, decision: Decision) -> None:
         """A request goes to its endpoint; it counts where its first token is predicted."""
-        winner = decision.primary_stage.winner
-        if winner is not None:
-            self._alone.sent(decision.request.request_id, winner.id)
+        stage = decision.primary_stage
+        if stage.winner is not None and _cost(stage.candidate_of(stage.winner)) is not None:
+            self._alone.sent(decision.request.request_id, stage.winner.id)
 
     def first_token(self, request_id: str) -> None:
         """Its first token has come."""
@@ -43,7 +43,7 @@ class ClaimedHits:
         """Whether what the request's endpoint was believed to hold was there; nothing where that cannot be told."""
         was_alone = self._alone.ended(outcome.request_id)
         row = served_alone(outcome) if was_alone else None
-        cost = row.fact(FirstTokenCost, FirstTokenCost.producer) if row is not None else None
+        cost = _cost(row) if row is not None else None
         if cost is None or outcome.decision is None or outcome.first_token_at is None or cost.ttft_s <= 0:
             return None
         measured = outcome.first_token_at - outcome.decision.at
@@ -52,3 +52,7 @@ class ClaimedHits:
         if cost.held_encode_s < MIN_HELD_S or len(self._ratios) < MIN_RATIOS:
             return None
         return measured <= self._ratios.median() * (cost.ttft_s + cost.held_encode_s / 2)
+
+
+def _cost(row: Candidate) -> FirstTokenCost | None:
+    return row.fact(FirstTokenCost, FirstTokenCost.producer)
