@@ -11,7 +11,7 @@ from typing import Any
 from tessera.core.draft import Draft
 from tessera.core.errors import DropReason
 from tessera.core.facts import UNKNOWN_LOAD, FleetEvent, FleetView, Load
-from tessera.core.matching.divided import computing_stage, sent_away
+from tessera.core.matching.divided import computing_stage, encoder_of
 from tessera.core.plugin import Plugin, Pricer, Producer
 from tessera.core.reading import read_request
 from tessera.core.rendering.prompt import PromptRenderer, PromptTokens, TokenMemo
@@ -207,7 +207,7 @@ class Router:
 
 def _encoders(decision: Decision) -> dict[str, str]:
     """Where media is encoded apart: who encodes each item, by its index."""
-    away = {each.identifier: encoder for encoder, items in sent_away(decision).items() for each in items}
+    away = encoder_of(decision)
     if not away:
         return {}
     here = computing_stage(decision).winners[0].id

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from tessera.core.facts import EncoderMatch
-from tessera.core.matching.divided import computing_stage, row_of, sent_away
-from tessera.core.media.size import Reason
+from tessera.core.matching.divided import computing_stage, encoder_of, row_of
+from tessera.core.matching.mm_embeddings_cache import identified
 from tessera.core.types import Candidate, Decision, Ending, Outcome, PricedItem
 
 HIT_RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -50,7 +50,7 @@ class EncoderCacheMetrics:
         num_hits = num_items = 0
         for row, item in _encoders(decision, outcome.endpoint):
             match = next((fact for (kind, _), fact in row.facts.items() if kind is EncoderMatch), None)
-            if match is None or item.item.reason == Reason.NO_CONTENT:
+            if match is None:
                 continue
             modality = str(item.item.modality)
             num_items += 1
@@ -63,16 +63,16 @@ class EncoderCacheMetrics:
 
 
 def _encoders(decision: Decision, served: str | None) -> Iterator[tuple[Candidate, PricedItem]]:
-    """Each distinct item with the endpoint that encodes it, as the decision saw it.
+    """Each distinct item that can be known again with the endpoint that encodes it, as the decision saw it.
 
     An encoder apart, else who computes the prompt: who served, unless prefill is apart.
     """
     stage = computing_stage(decision)
-    away = {item.identifier: encoder for encoder, items in sent_away(decision).items() for item in items}
+    away = encoder_of(decision)
     here = stage.winner.id if stage.winner else None
     if stage is decision.primary_stage and served is not None:
         here = served
-    for item in decision.priced.distinct_items():
+    for item in identified(decision.priced.distinct_items()):
         row = row_of(decision, away.get(item.identifier, here or ""))
         if row is not None:
             yield row, item

@@ -27,20 +27,23 @@ def sent_away(decision: Decision) -> dict[str, tuple[PricedItem, ...]]:
     items = decision.priced.distinct_items()
     if stage.encodes is None:
         return {stage.winners[0].id: items}
-    encoder_of = stage.encodes.by_item
+    by_item = stage.encodes.by_item
     found: dict[str, tuple[PricedItem, ...]] = {}
     for each in items:
-        if encoder := encoder_of.get(each.identifier):
+        if encoder := by_item.get(each.identifier):
             found[encoder] = (*found.get(encoder, ()), each)
     return found
 
 
+def encoder_of(decision: Decision) -> dict[str, str]:
+    """Identifier of each distinct item that is encoded apart -> endpoint id."""
+    return {each.identifier: encoder for encoder, items in sent_away(decision).items() for each in items}
+
+
 def kept_items(decision: Decision) -> tuple[PricedItem, ...]:
     """The distinct items that nobody else encodes, prompt order."""
-    away = {each.identifier for items in sent_away(decision).values() for each in items}
-    if not away:
-        return decision.priced.distinct_items()
-    return tuple([each for each in decision.priced.distinct_items() if each.identifier not in away])
+    items, away = decision.priced.distinct_items(), encoder_of(decision)
+    return tuple([each for each in items if each.identifier not in away]) if away else items
 
 
 def row_of(decision: Decision, endpoint_id: str) -> Candidate | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from tessera.core.facts import EncoderMatch, FirstToken, FleetEvent, PrefixMatch
 from tessera.core.matching.claimed_hits import ClaimedHits
-from tessera.core.matching.divided import computing_stage, kept_items, prefill_failed, sent_away
+from tessera.core.matching.divided import computing_stage, kept_items, prefill_failed, row_of, sent_away
 from tessera.core.matching.held_media import HeldMedia, has_failed
 from tessera.core.media.size import Reason
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
@@ -34,9 +34,9 @@ LEAST_FRACTION: Final = 1 / 16
 """Of the size that was configured: it shrinks no further."""
 
 
-def identified_items(request: PricedRequest) -> tuple[PricedItem, ...]:
-    """The distinct items that can be known again, prompt order: those with content, a link or a uuid."""
-    return tuple([each for each in request.distinct_items() if each.item.reason != Reason.NO_CONTENT])
+def identified(items: Iterable[PricedItem]) -> tuple[PricedItem, ...]:
+    """Of these items those that can be known again: with content, a link or a uuid."""
+    return tuple([each for each in items if each.item.reason != Reason.NO_CONTENT])
 
 
 def uncovered_items(request: PricedRequest, match: PrefixMatch | None) -> Iterator[PricedItem]:
@@ -105,7 +105,7 @@ class MMEmbeddingsCacheProducer(Producer):
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[EncoderMatch]:
         """The items of this request that each endpoint is believed to hold."""
-        names = [each.identifier for each in identified_items(request)]
+        names = [each.identifier for each in identified(request.distinct_items())]
         rows = self._held.held_of(names, [endpoint.id for endpoint in endpoints])
         facts = {row: EncoderMatch(identifiers=frozenset(compress(names, row))) for row in set(rows)}
         return [facts[row] for row in rows]
@@ -126,7 +126,7 @@ class MMEmbeddingsCacheProducer(Producer):
         request_id, away = decision.request.request_id, sent_away(decision)
         stage = computing_stage(decision)
         if stage.winner is not None:
-            self._enter_needed(decision, stage, stage.winner.id)
+            self._enter_needed(decision, stage.winner.id)
         for encoder, items in away.items():
             self._enter(encoder, items, request_id)
         if away and stage.winner is not None:
@@ -164,7 +164,7 @@ class MMEmbeddingsCacheProducer(Producer):
         if failed or not self._held.knows(served):
             return ()
         if served != stage.winner.id:
-            self._enter_needed(decision, stage, served)
+            self._enter_needed(decision, served)
         if apart is not None:
             self._enter(served, apart.lost, outcome.request_id)
         return ()
@@ -196,9 +196,9 @@ class MMEmbeddingsCacheProducer(Producer):
         apart.lost += items
         self._held.withdraw(encoder, [each.identifier for each in items], request_id)
 
-    def _enter_needed(self, decision: Decision, stage: Stage, endpoint_id: str) -> None:
+    def _enter_needed(self, decision: Decision, endpoint_id: str) -> None:
         """Enter what an endpoint encodes that computes the prompt."""
-        row = next((each for each in stage.candidates if each.endpoint.id == endpoint_id), None)
+        row = row_of(decision, endpoint_id)
         match = row.fact(PrefixMatch, self.prefix_match_info_producer_name) if row is not None else None
         kept = kept_items(decision)
         needed: Iterable[PricedItem] = uncovered_items(decision.priced, match)
@@ -208,11 +208,7 @@ class MMEmbeddingsCacheProducer(Producer):
         self._enter(endpoint_id, needed, decision.request.request_id)
 
     def _enter(self, endpoint_id: str, items: Iterable[PricedItem], request_id: str) -> None:
-        weights = {
-            each.identifier: 1 if self._counts_entries else each.num_embeds
-            for each in items
-            if each.item.reason != Reason.NO_CONTENT
-        }
+        weights = {each.identifier: 1 if self._counts_entries else each.num_embeds for each in identified(items)}
         if weights:
             self._held.enter(endpoint_id, weights, request_id)
 

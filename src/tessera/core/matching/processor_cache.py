@@ -11,8 +11,7 @@ from typing import Annotated, Final
 from tessera.core.facts import FleetEvent, ProcessorMatch
 from tessera.core.matching.divided import sent_away
 from tessera.core.matching.held_media import HeldMedia, has_failed
-from tessera.core.matching.mm_embeddings_cache import identified_items
-from tessera.core.media.size import Reason
+from tessera.core.matching.mm_embeddings_cache import identified
 from tessera.core.plugin import Producer, Range, plugin
 from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest
 from tessera.core.work import Work
@@ -46,7 +45,7 @@ class ProcessorCacheProducer(Producer):
 
     def match(self, request: PricedRequest, endpoints: Sequence[Endpoint]) -> list[ProcessorMatch]:
         """The items of this request that each endpoint is believed to hold."""
-        names = [each.identifier for each in identified_items(request)]
+        names = [each.identifier for each in identified(request.distinct_items())]
         if not names:
             return [_NOTHING] * len(endpoints)
         held = [self._held.names(endpoint.id) for endpoint in endpoints]
@@ -86,8 +85,7 @@ class ProcessorCacheProducer(Producer):
         return ()
 
     def _enter(self, endpoint_id: str, items: Sequence[PricedItem], decision: Decision) -> None:
-        known = [each for each in items if each.item.reason != Reason.NO_CONTENT]
-        weights = {each.identifier: max(MIN_EMBEDS, each.num_embeds) for each in known}
+        weights = {each.identifier: max(MIN_EMBEDS, each.num_embeds) for each in identified(items)}
         if weights:
             self._held.enter(endpoint_id, weights, decision.request.request_id)
 
