@@ -1,9 +1,6 @@
 """``tessera serve``: route live traffic."""
 
-import asyncio
-import json
 import logging
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +8,12 @@ import typer
 import uvloop
 
 from tessera.cli.options import ConfigOption, err, read_config, said_plainly
+from tessera.cli.running import serve_until_signalled
 from tessera.config.load import LoadedConfig
 from tessera.core.errors import ConfigError, Problem
 from tessera.live.app import DRAIN_TIMEOUT_S, LiveRouter, ServeSettings
 from tessera.live.envoy import BodyMode
 from tessera.live.envoy_process import EnvoyEnded
-from tessera.live.memory import keep_large_blocks
 
 
 def serve(
@@ -103,22 +100,6 @@ def _read(config: Path | None, *, ignore_missing: bool) -> LoadedConfig:
 
 
 async def run_until_signalled(settings: ServeSettings, drain_timeout_s: float) -> None:
-    """Serve until SIGTERM or SIGINT, or until something that must run has ended."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    """Serve until SIGTERM or SIGINT, or until something that must run has ended; drains where a signal asked."""
     router = LiveRouter(settings)
-    ended = None
-    try:
-        ports = await router.start()
-        keep_large_blocks()
-        typer.echo(json.dumps({"ready": True, "ports": ports}))
-        ended = asyncio.create_task(router.wait())
-        await asyncio.wait([ended, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            ended.result()
-    finally:
-        if ended:
-            ended.cancel()
-        await router.stop(drain_timeout_s if stopping.is_set() else 0)
+    await serve_until_signalled(router, lambda is_asked: router.stop(drain_timeout_s if is_asked else 0))

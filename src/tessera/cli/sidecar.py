@@ -1,23 +1,19 @@
 """``tessera sidecar``: carry out encode, prefill and decode apart, before a decode server."""
 
-import asyncio
-import json
 import logging
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import typer
 import uvloop
 
 from tessera.cli import sidecar_flags as flags
 from tessera.cli.go_flags import split_list
 from tessera.cli.options import said_plainly
+from tessera.cli.running import serve_until_signalled
 from tessera.cli.serve import start_logging
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.flow.settings import FlowSettings
 from tessera.core.work import Work
-from tessera.live.memory import keep_large_blocks
 from tessera.live.sidecar.app import Sidecar
 from tessera.live.sidecar.settings import MAX_BODY_BYTES, ECConnectorName, SidecarSettings
 
@@ -171,23 +167,7 @@ def _stages(texts: list[str] | None) -> frozenset[Work]:
 
 async def run_until_signalled(settings: SidecarSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
     if settings.endpoints_path is None and settings.bind not in ("127.0.0.1", "::1", "localhost"):
         _log.warning("without --endpoints whoever reaches %s may have any server asked", settings.bind)
     running = Sidecar(settings)
-    ended = None
-    try:
-        ports = await running.start()
-        keep_large_blocks()
-        typer.echo(json.dumps({"ready": True, "ports": ports}))
-        ended = asyncio.create_task(running.wait())
-        await asyncio.wait([ended, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            ended.result()
-    finally:
-        if ended:
-            ended.cancel()
-        await running.stop()
+    await serve_until_signalled(running, lambda _: running.stop())

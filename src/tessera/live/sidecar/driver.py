@@ -34,11 +34,11 @@ from tessera.core.flow.events import (
     Woken,
 )
 from tessera.core.flow.flow import Flow
-from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT_PATH, Shape
 from tessera.core.headers import STAGES
 from tessera.core.work import Work
 from tessera.live.sidecar.headers import to_encoder, to_prefiller
+from tessera.live.sidecar.refusing import refusal
 from tessera.live.sidecar.relaying import Answer, ClientLost
 from tessera.live.sidecar.upstream import FAILURES, LegFailed, Upstream, cause_of
 
@@ -211,10 +211,8 @@ class FlowDriver:
     async def _finish(self) -> web.StreamResponse:
         match self._ending:
             case Refuse(status, message):
-                body = error_body(self._shape.errors, status, message)
                 stages = self._flow.report.header()
-                headers = {STAGES: stages} if stages else {}
-                return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+                return refusal(self._shape, status, message, headers={STAGES: stages} if stages else {})
             case Break(message) if self._answer:
                 return await self._answer.stop(message)
             case End() if self._answer:

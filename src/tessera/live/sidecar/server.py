@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import web
@@ -20,7 +20,6 @@ from tessera.core.flow.document import Document
 from tessera.core.flow.events import Cause
 from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import Plan, joined, read_plan
-from tessera.core.flow.refusals import error_body
 from tessera.core.flow.shapes import CHAT, SHAPES, Shape
 from tessera.core.flow.stages import FlowReport
 from tessera.core.work import Work
@@ -28,6 +27,7 @@ from tessera.live.extproc.budget import BodyBudget
 from tessera.live.sidecar.allow_list import AllowList
 from tessera.live.sidecar.driver import FlowDriver
 from tessera.live.sidecar.headers import REQUEST_ID, backward, onward
+from tessera.live.sidecar.refusing import refusal
 from tessera.live.sidecar.relaying import ClientLost
 from tessera.live.sidecar.settings import ECConnectorName, SidecarSettings
 from tessera.live.sidecar.upstream import FAILURES, Upstream, cause_of
@@ -208,12 +208,7 @@ class Rank:
         """Whom the headers name; a stage whose every server may not be asked is refused, as an attack would be."""
         plan = read_plan(joined(request.headers.items()))
         if self._settings.samples_prefillers and len(plan.prefillers) > 1:
-            plan = Plan(
-                placed=plan.placed,
-                hosts=plan.hosts,
-                spares=plan.spares,
-                prefillers=tuple(random.sample(plan.prefillers, len(plan.prefillers))),
-            )
+            plan = replace(plan, prefillers=tuple(random.sample(plan.prefillers, len(plan.prefillers))))
         if not self._allow_list.is_on:
             return plan
         allowed = plan.allowed(self._allow_list.allows)
@@ -320,12 +315,6 @@ class _Bounded:
     def _refuse(self, status: int, message: str) -> NoReturn:
         self.refused = _Refused(status, message)
         raise self.refused
-
-
-def refusal(shape: Shape, status: int, message: str, param: str | None = None) -> web.Response:
-    """An error of ours in the words of that API."""
-    body = error_body(shape.errors, status, message, param)
-    return web.Response(status=status, body=body, content_type="application/json")
 
 
 def _known_as(request: web.BaseRequest) -> str | None:
