@@ -2,7 +2,7 @@
 
     python bench/run.py [NAME ...]
 
-Results go to ``bench/results/NAME.json``; about ten minutes for all of them. Ends with
+Results go to ``bench/results/NAME.json``; about ten minutes for all of them and five more for the article. Ends with
 1 where one has failed, after the others have run.
 """
 
