@@ -15,7 +15,7 @@ from tessera.core.media import pillow
 from tessera.core.media.digests import ContentHash
 from tessera.core.parts import MediaItem
 from tessera.core.router import Router
-from tessera.core.types import ModelProfile
+from tessera.core.types import Ending, ModelProfile, Outcome
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.service import INLINE_BYTES, INLINE_COMMAS, INLINE_TOKENISED_BYTES, RouterService
@@ -156,3 +156,26 @@ async def test_a_fault_does_not_end_the_timers(service, monkeypatch) -> None:
         await rounds.get()
     timers.cancel()
     assert b'tessera_internal_errors_total{where="timers"}' in service.metrics.page()
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "served", "was_answered"),
+    [
+        (Ending.FINISHED, 200, "10.0.0.1:8000", True),
+        (Ending.FINISHED, None, "10.0.0.1:8000", True),
+        (Ending.FINISHED, 400, "10.0.0.1:8000", False),
+        (Ending.FINISHED, 200, "10.0.0.2:8000", False),
+        (Ending.ABORTED, 200, "10.0.0.1:8000", False),
+    ],
+)
+async def test_only_the_winner_that_answered_has_counted_a_first_token(
+    service, build, monkeypatch, ending, status, served, was_answered
+) -> None:
+    """After a retry elsewhere, an error or an abort no increment of the winner's counter is still to come."""
+    told = []
+    monkeypatch.setattr(service.first_tokens, "ended", lambda *given, **named: told.append((given, named)))
+    decision = build.decision(None, build.stage([build.candidate(1), build.candidate(2)]))
+    service._settle(
+        Outcome(request_id="r1", ending=ending, decision=decision, status=status, endpoint=served, finished_at=2.5)
+    )
+    assert told == [(("r1", 2.5), {"was_answered": was_answered})]

@@ -24,7 +24,7 @@ from tessera.core.parts import MediaItem
 from tessera.core.rendering.prompt import PromptTokens
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
-from tessera.core.types import Decision, Endpoint, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
+from tessera.core.types import Decision, Ending, Endpoint, FirstTokenSource, InferenceRequest, ModelProfile, Outcome
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.gauges import RouterGauges, pricing_table
@@ -268,7 +268,7 @@ class RouterService:
         self._guarded("observe", lambda: self.router.observe(event))
 
     def _settle(self, outcome: Outcome) -> None:
-        self.first_tokens.ended(outcome.request_id)
+        self.first_tokens.ended(outcome.request_id, outcome.finished_at, was_answered=_was_answered(outcome))
         self._predicted.pop(outcome.request_id, None)
         self._guarded("metrics", lambda: self.metrics.settled(outcome))
         self._guarded("settle", lambda: self._tell_outcome(outcome))
@@ -302,6 +302,13 @@ class RouterService:
 def _candidate(decision: Decision, endpoint_id: str) -> Endpoint | None:
     candidates = decision.primary_stage.candidates
     return next((each.endpoint for each in candidates if each.endpoint.id == endpoint_id), None)
+
+
+def _was_answered(outcome: Outcome) -> bool:
+    """Whether the winner itself gave the whole answer, so that its engine has counted a first token."""
+    winner = outcome.decision.primary_stage.winner if outcome.decision else None
+    is_served = outcome.ending is Ending.FINISHED and (outcome.status or 200) < 400
+    return is_served and winner is not None and winner.id == outcome.endpoint
 
 
 def _has_slow_format(request: InferenceRequest) -> bool:

@@ -83,7 +83,7 @@ class Gateway:
     ) -> None:
         """A request is over; the access log tells when its first token came."""
         decision = self._decisions.pop(request_id)
-        self._tracker.ended(request_id)
+        self._tracker.ended(request_id, at, was_answered=ending is Ending.FINISHED)
         if usage is not None and not self._tells_cached:
             usage = Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
         self._router.settle(

@@ -104,6 +104,80 @@ def test_a_silent_counter_hands_over_to_predictions_and_its_backlog_is_dropped()
     assert released(tracker.observe(scraped(3.25, 102, running=1))) == ["r2"]
 
 
+def test_the_first_token_of_who_was_released_by_prediction_is_nobody_elses():
+    """r1 is released at 3.0 by prediction, its first token comes at 3.22 and r2's at 3.28."""
+    tracker = trusted(count=100)
+    tracker.sent("r1", A.id, 1.0, 1, 1.2)
+    assert released(tracker.due(3.0)) == ["r1"]
+    tracker.sent("r2", A.id, 3.1, 1, 9.0)
+    assert tracker.observe(scraped(3.2, 100, running=2)) == []
+    assert tracker.source_of(A.id) is COUNTER
+    assert tracker.observe(scraped(3.25, 101, running=2)) == [], "r1's, though it was released before"
+    assert tracker.observe(scraped(3.3, 102, running=2)) == [FirstToken(at=3.3, request_id="r2", source=COUNTER)]
+
+
+def test_an_answer_that_ended_between_two_scrapes_keeps_its_first_token():
+    """r1's first token comes at 1.06 and its last at 1.08, before the scrape that counts them; r2's comes at 1.12."""
+    tracker = trusted(count=100)
+    tracker.sent("r1", A.id, 1.01, 1, 9.0)
+    tracker.sent("r2", A.id, 1.02, 1, 9.0)
+    tracker.ended("r1", 1.08, was_answered=True)
+    assert tracker.observe(scraped(1.1, 101, running=1)) == []
+    assert released(tracker.observe(scraped(1.15, 102, running=1))) == ["r2"]
+
+
+def test_an_answer_that_ended_before_a_scrape_has_nothing_to_come_behind_it():
+    tracker = trusted(count=100)
+    tracker.sent("r1", A.id, 1.01, 1, 9.0)
+    tracker.sent("r2", A.id, 1.02, 1, 9.0)
+    tracker.ended("r1", 1.08, was_answered=True)
+    assert tracker.observe(scraped(1.1, 100, running=1)) == [], "r1's first token was lost: no increment told of it"
+    assert released(tracker.observe(scraped(1.15, 101, running=1))) == ["r2"]
+
+
+def test_an_end_that_is_told_behind_the_scrape_that_counted_it_keeps_nothing():
+    """The access log comes late: r1 ended at 1.04, the scrape of 1.05 found no increment, the end is told after it."""
+    tracker = trusted(count=100)
+    tracker.sent("r1", A.id, 1.01, 1, 9.0)
+    tracker.sent("r2", A.id, 1.02, 1, 9.0)
+    assert tracker.observe(scraped(1.06, 100, running=1)) == []
+    tracker.ended("r1", 1.04, was_answered=True)
+    assert released(tracker.observe(scraped(1.1, 101, running=1))) == ["r2"]
+
+
+def test_a_body_that_told_first_keeps_the_counters_increment_from_others():
+    tracker = trusted(count=100)
+    tracker.sent("r1", A.id, 1.01, 1, 9.0, has_body=True)
+    tracker.sent("r2", A.id, 1.02, 1, 9.0)
+    assert tracker.seen("r1", 1.06) is not None
+    assert tracker.observe(scraped(1.1, 101, running=2)) == []
+    assert released(tracker.observe(scraped(1.15, 102, running=2))) == ["r2"]
+
+
+def test_what_was_counted_before_the_counter_was_trusted_is_not_waited_for():
+    """r1's first token comes with the 10th scrape; from the 20th on the counter is trusted, and r2's comes after."""
+    tracker = FirstTokenTracker()
+    tracker.observe(Joined(at=0.0, endpoint=A))
+    tracker.sent("r1", A.id, 0.0, 1, 0.3)
+    for k in range(1, 21):
+        assert tracker.observe(scraped(k * 0.05, 0 if k < 10 else 1, running=1)) == []
+        assert released(tracker.due(k * 0.05)) == (["r1"] if k == 6 else [])
+    tracker.sent("r2", A.id, 1.01, 1, 9.0)
+    assert released(tracker.observe(scraped(1.1, 2, running=2))) == ["r2"]
+
+
+def test_increments_that_may_be_others_free_nobody_and_leave_nothing_to_wait_for():
+    """With 3 foreign requests an increment tells nothing; once they are gone, r2's first increment is its own."""
+    tracker = trusted(count=100, running=3)
+    tracker.sent("r1", A.id, 1.01, 1, 1.02)
+    assert released(tracker.due(1.02)) == ["r1"]
+    assert tracker.observe(scraped(1.05, 101, running=4)) == []
+    for k in range(11):
+        assert tracker.observe(scraped(1.1 + k * 0.05, 101, running=1)) == []
+    tracker.sent("r2", A.id, 1.61, 1, 9.0)
+    assert released(tracker.observe(scraped(1.65, 102, running=2))) == ["r2"]
+
+
 @pytest.mark.parametrize(("foreign", "source"), [(2, COUNTER), (3, PREDICTED)])
 def test_two_foreign_requests_are_borne_and_three_are_not(foreign, source):
     tracker = trusted(running=10 + foreign, in_flight=10)
@@ -121,7 +195,7 @@ def test_a_load_that_falls_is_no_foreign_load():
     """What was running a second ago is compared with what was ours then, not with what is ours now."""
     tracker = trusted(running=20, in_flight=20)
     for k in range(15):
-        tracker.ended(f"r{k}")
+        tracker.ended(f"r{k}", 1.0)
         assert tracker.source_of(A.id) is COUNTER
     assert released(tracker.observe(scraped(1.05, 105, running=5))) == [f"r{k}" for k in range(15, 20)]
 
@@ -198,8 +272,8 @@ def test_what_ended_is_never_released():
     tracker = trusted(count=100)
     tracker.sent("r1", A.id, 1.01, 1, 1.2)
     tracker.sent("r2", A.id, 1.02, 1, 1.2)
-    tracker.ended("r1")
-    tracker.ended("r1")
+    tracker.ended("r1", 1.05)
+    tracker.ended("r1", 1.05)
     assert tracker.seen("r1", 1.05) is None
     assert released(tracker.observe(scraped(1.1, 101, running=1))) == ["r2"]
     assert tracker.due(99.0) == []
@@ -211,7 +285,7 @@ def test_an_endpoint_that_left_is_forgotten_with_its_last_request():
     tracker.observe(Left(at=1.05, endpoint=A))
     assert tracker.observe(scraped(1.1, 101, running=1)) == []
     assert released(tracker.due(1.2)) == ["r1"]
-    tracker.ended("r1")
+    tracker.ended("r1", 1.25)
     assert not tracker._endpoints
     assert tracker.observe(scraped(1.3, 101)) == []
     assert not tracker._endpoints, "a scrape that comes late makes no endpoint"
@@ -248,7 +322,7 @@ def test_each_request_is_released_at_most_once_and_nothing_is_held_behind_its_en
             event = tracker.seen(name, at)
             events += [event] if event else []
         elif kind == "end":
-            tracker.ended(name)
+            tracker.ended(name, at, was_answered=n % 2 == 0)
             flying.pop(name, None)
         elif kind == "due":
             events += tracker.due(at)
@@ -267,7 +341,7 @@ def test_each_request_is_released_at_most_once_and_nothing_is_held_behind_its_en
     names = [event.request_id for event in events]
     assert len(names) == len(set(names))
     for name in list(flying):
-        tracker.ended(name)
+        tracker.ended(name, at, was_answered=True)
     for endpoint in (A, B):
         tracker.observe(Left(at=at, endpoint=endpoint))
     assert len(tracker) == 0

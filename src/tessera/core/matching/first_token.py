@@ -66,6 +66,7 @@ def predicted_first_token_at(decision: Decision) -> float:
 class _Request:
     """One request in flight."""
 
+    serial: int
     endpoint: "_Endpoint"
     sent_at: float
     num_engine_requests: int
@@ -73,6 +74,8 @@ class _Request:
     """Engine requests whose first token no increment has covered."""
     prediction: tuple[float, int, str] | None
     """Its entry in the endpoint's predictions; nothing where the body will tell."""
+    ended_at: float | None = None
+    """When it ended with an answer whose first tokens are not all counted yet."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,12 @@ class _Endpoint:
     """Engine requests of ours that have not ended."""
     unreleased: dict[str, _Request] = field(default_factory=dict)
     """Requests before their first token, oldest first."""
+    uncounted: dict[int, _Request] = field(default_factory=dict)
+    """Requests of which first tokens are still to be counted, oldest first: also those released or ended already."""
+    ended: list[_Request] = field(default_factory=list)
+    """Those of ``uncounted`` that have ended."""
+    covered: dict[str, _Request] = field(default_factory=dict)
+    """Unreleased requests that were counted while the counter was not trusted."""
     predictions: list[tuple[float, int, str]] = field(default_factory=list)
     """(predicted at, serial number, request id) of the unreleased, soonest first."""
     foreign: deque[int] = field(default_factory=lambda: deque(maxlen=NUM_SCRAPES))
@@ -97,18 +106,31 @@ class _Endpoint:
     process_start_at: float | None = None
     trusted_until: float = float("-inf")
     """When the last count grows stale."""
+    counted_to: float = float("-inf")
+    """When the scrape of the last count began."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether nothing speaks for others' requests in the counter, however short it has been looked at."""
+        return self.median_foreign <= max(MAX_FOREIGN, MAX_FOREIGN_FRACTION * self.num_in_flight)
 
     def trusts_counter(self, at: float) -> bool:
         """Whether the counter's increments are ours."""
-        allowed = max(MAX_FOREIGN, MAX_FOREIGN_FRACTION * self.num_in_flight)
         is_known = len(self.foreign) == NUM_SCRAPES and self.count is not None and at < self.trusted_until
-        return is_known and self.median_foreign <= allowed
+        return is_known and self.is_ours
 
     def forget_counter(self) -> None:
         self.foreign.clear()
         self.count = None
         self.process_start_at = None
         self.trusted_until = float("-inf")
+        self.counted_to = float("-inf")
+        self.forget_debts()
+
+    def forget_debts(self) -> None:
+        """Let go what no later increment stands for as far as is known: of others' first tokens we cannot tell ours."""
+        self.uncounted = {request.serial: request for request in self.unreleased.values()}
+        self.ended.clear()
 
 
 class FirstTokenTracker:
@@ -121,6 +143,8 @@ class FirstTokenTracker:
       told within the last 2 s and has not fallen, the process is the same, and in the
       median of the last 20 scrapes running + waiting exceeded our own requests in flight
       at that time by at most max(2, 5 % of ours). An increment that finds nobody is dropped.
+      Who was released by prediction, by its body or by its end before the counter told of
+      its first token still has that increment to itself: a younger request must not get it.
     - **predicted**: everywhere else ``due`` releases a request when its predicted time
       has come.
 
@@ -129,8 +153,10 @@ class FirstTokenTracker:
     the counter be trusted; with ``has_body``, until ``ended``, which comes exactly once
     a request.
 
-    Memory: one entry for each request between ``sent`` and ``ended``, 20 numbers for
-    each endpoint between ``Joined`` and ``Left``. Times are seconds on the driver's clock.
+    Memory: one entry for each request between ``sent`` and ``ended``, and where its answer
+    ended before the count of its first token, until the next scrape that tells a count
+    (kept only while the last one is not 2 s old); 20 numbers for each endpoint between
+    ``Joined`` and ``Left``. Times are seconds on the driver's clock.
     """
 
     def __init__(self) -> None:
@@ -167,8 +193,8 @@ class FirstTokenTracker:
             prediction = (min(predicted_at, at + MAX_PREDICTION_S), self._num_sent, request_id)
             insort(endpoint.predictions, prediction)
         num = max(1, num_engine_requests)
-        request = _Request(endpoint, at, num_engine_requests=num, num_uncounted=num, prediction=prediction)
-        self._requests[request_id] = endpoint.unreleased[request_id] = request
+        request = _Request(self._num_sent, endpoint, at, num, num_uncounted=num, prediction=prediction)
+        self._requests[request_id] = endpoint.unreleased[request_id] = endpoint.uncounted[request.serial] = request
         endpoint.num_in_flight += num
         endpoint.passes_body = has_body
 
@@ -180,14 +206,25 @@ class FirstTokenTracker:
             return None
         return self._release(request_id, request, at, FirstTokenSource.BODY)
 
-    def ended(self, request_id: str) -> None:
-        """The request is over; everything held for it is dropped."""
+    def ended(self, request_id: str, at: float, *, was_answered: bool = False) -> None:
+        """The request ended at ``at``; what is held for it is dropped.
+
+        ``was_answered`` says that its endpoint gave the whole answer, so that each of its
+        engine requests had a first token, counted already or by the next scrape.
+        """
         request = self._requests.pop(request_id, None)
         if request is None:
             return
+        endpoint = request.endpoint
         self._remove(request_id, request)
-        request.endpoint.num_in_flight -= request.num_engine_requests
-        self._drop_idle(request.endpoint)
+        is_due = was_answered and endpoint.counted_to < at < endpoint.trusted_until
+        if request.num_uncounted and is_due:
+            request.ended_at = at
+            endpoint.ended.append(request)
+        else:
+            endpoint.uncounted.pop(request.serial, None)
+        endpoint.num_in_flight -= request.num_engine_requests
+        self._drop_idle(endpoint)
 
     def observe(self, event: FleetEvent) -> list[FirstToken]:
         """Learn from a scrape, or that an endpoint came or left; the releases that follow."""
@@ -257,25 +294,39 @@ class FirstTokenTracker:
         is_trusted = endpoint.trusts_counter(event.at)
         endpoint.count = count
         endpoint.trusted_until = event.at + COUNTER_STALE_AFTER_S
-        if before is None or load.at is None or not is_trusted:
+        endpoint.counted_to = event.at if load.at is None else load.at
+        if before is None or load.at is None or not endpoint.is_ours:
+            endpoint.forget_debts()
             return []
-        return self._cover(endpoint, count - before, began_at=load.at, at=event.at)
+        self._cover(endpoint, count - before, began_at=load.at)
+        if not is_trusted:
+            return []
+        complete = list(endpoint.covered.items())
+        return [self._release(request_id, each, event.at, FirstTokenSource.COUNTER) for request_id, each in complete]
 
-    def _cover(self, endpoint: _Endpoint, num_tokens: int, *, began_at: float, at: float) -> list[FirstToken]:
-        """Give ``num_tokens`` first tokens to the oldest engine requests; the releases that follow.
+    def _cover(self, endpoint: _Endpoint, num_tokens: int, *, began_at: float) -> None:
+        """Give ``num_tokens`` first tokens to the oldest engine requests, released or not.
 
-        A request whose body will tell takes its own and stays.
+        A request whose body will tell takes its own and stays. What ended before the
+        scrape began has no further increment to come.
         """
         complete = []
-        for request_id, request in endpoint.unreleased.items():
+        for request in endpoint.uncounted.values():
             if num_tokens == 0 or request.sent_at >= began_at:
                 break
             taken = min(num_tokens, request.num_uncounted)
             request.num_uncounted -= taken
             num_tokens -= taken
-            if request.num_uncounted == 0 and request.prediction is not None:
-                complete.append((request_id, request))
-        return [self._release(request_id, request, at, FirstTokenSource.COUNTER) for request_id, request in complete]
+            if request.num_uncounted == 0:
+                complete.append(request)
+        for request in complete:
+            del endpoint.uncounted[request.serial]
+            if request.prediction is not None and (request_id := request.prediction[2]) in endpoint.unreleased:
+                endpoint.covered[request_id] = request
+        for request in endpoint.ended:
+            if request.ended_at is not None and request.ended_at < began_at:
+                endpoint.uncounted.pop(request.serial, None)
+        endpoint.ended = [request for request in endpoint.ended if request.serial in endpoint.uncounted]
 
     def _release(self, request_id: str, request: _Request, at: float, source: FirstTokenSource) -> FirstToken:
         self._remove(request_id, request)
@@ -283,6 +334,7 @@ class FirstTokenTracker:
 
     def _remove(self, request_id: str, request: _Request) -> None:
         """Take the request from among the unreleased, if it is there."""
+        request.endpoint.covered.pop(request_id, None)
         if request.endpoint.unreleased.pop(request_id, None) and request.prediction is not None:
             del request.endpoint.predictions[bisect_left(request.endpoint.predictions, request.prediction)]
 
