@@ -162,6 +162,22 @@ async def test_the_record_of_a_request(emulator: Emulator, http: aiohttp.ClientS
         assert await answer.json() == {"num_seen": 1, "requests": []}
 
 
+async def test_the_engines_state_and_its_caches(
+    emulator: Emulator, http: aiohttp.ClientSession, picture: Picture
+) -> None:
+    """One picture of 64 tokens twice, in a prompt of 78: 4 whole blocks of 16 are held, which do not reach its end."""
+    body = {"model": MODEL, "messages": ask(picture(64, 64)), "max_tokens": 2}
+    for _ in range(2):
+        async with http.post("/v1/chat/completions", json=body) as answer:
+            assert answer.status == 200
+    async with http.get("/emulator/facts") as answer:
+        facts = await answer.json()
+    assert (facts["num_running"], facts["num_waiting"], facts["num_first_tokens"]) == (0, 0, 2)
+    assert facts["prefix_cache"] == {"num_queried": 156, "num_hit": 64}
+    assert facts["processor_cache"] == {"num_queried": 2, "num_hit": 1}
+    assert facts["encoder_cache"] == {"num_queried": 2, "num_hit": 1}
+
+
 async def test_models_health_and_version(
     emulator: Emulator, client: AsyncOpenAI, http: aiohttp.ClientSession, samples: Path
 ) -> None:

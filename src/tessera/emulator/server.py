@@ -21,7 +21,7 @@ from tessera.emulator.refusals import Refusal
 from tessera.emulator.request_log import RequestLog, RequestRecord
 from tessera.emulator.settings import EmulatorSettings
 from tessera.engine.engine import Engine
-from tessera.engine.events import EngineFacts
+from tessera.engine.events import CacheCounters, EngineFacts
 
 VERSION = "0.32.0"
 """The vLLM whose answers are emulated."""
@@ -191,6 +191,7 @@ class Emulator:
                 web.post("/reset_mm_cache", self._reset_mm_cache),
                 web.get("/emulator/requests", self._requests),
                 web.delete("/emulator/requests", self._forget_requests),
+                web.get("/emulator/facts", self._facts),
                 web.get("/emulator/faults", self._show_fault),
                 web.post("/emulator/faults", self._turn_fault),
                 web.delete("/emulator/faults", self._mend),
@@ -251,6 +252,13 @@ class Emulator:
     async def _forget_requests(self, _: web.Request) -> web.Response:
         self.log.records.clear()
         return web.json_response(self.log.as_json())
+
+    async def _facts(self, _: web.Request) -> web.Response:
+        """The engine's state, with what no metrics page of vLLM tells: its encoder cache."""
+        rows = self.facts()._asdict().items()
+        return web.json_response(
+            {name: each._asdict() if isinstance(each, CacheCounters) else each for name, each in rows}
+        )
 
     async def _show_fault(self, _: web.Request) -> web.Response:
         return web.json_response(self.faults.as_json())
