@@ -115,7 +115,7 @@ def in_small_steps(engine: Engine, given_inputs: list[Input]) -> list[EngineEven
 
 def assert_consistent(engine: Engine, at: float) -> None:
     scheduler = engine._scheduler
-    kv, encoder, processor = scheduler.kv, scheduler.encoder, engine._front_end.cache
+    kv, encoder, processor = scheduler.kv, scheduler.encoding.cache, engine._front_end.cache
     assert kv.num_used + kv.num_cached + kv.num_empty == kv.num_blocks
     assert min(kv.num_used, kv.num_cached, kv.num_empty) >= 0
     assert kv.num_cached == sum(run.num_resident for run in kv._cached)
@@ -178,6 +178,6 @@ def test_every_request_ends_once(given_inputs: list[Input]) -> None:
     assert not engine._scheduler.running
     assert not engine._scheduler.waiting
     assert engine._scheduler.kv.num_used == 0
-    assert engine._scheduler.encoder.num_held == 0
+    assert engine._scheduler.encoding.cache.num_held == 0
     assert engine._scheduler.decodes.num_context == engine._scheduler.decodes.num_sequences == 0
     assert engine._scheduler.decodes._num_by_phase == [0] * SMALL.block_size

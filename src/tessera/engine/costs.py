@@ -47,7 +47,20 @@ class Costs:
         """Encoder time of a step that runs these items; nothing for none."""
         efficiency = self._profile.efficiency
         item_s = [self._encode_flops(item) / self._vit_flops + efficiency.vit_item_s for item in items]
-        return efficiency.vit_call_s + sum(item_s) if item_s else 0.0
+        return efficiency.vit_time_fraction * (efficiency.vit_call_s + sum(item_s)) if item_s else 0.0
+
+    def encode_step_s(self, items: Iterable[MediaSegment]) -> float:
+        """A step of a server that only encodes; one without items still goes through the encoder's runner."""
+        efficiency = self._profile.efficiency
+        return max(self.encode_s(items), efficiency.vit_time_fraction * efficiency.vit_call_s)
+
+    def embed_bytes(self, item: MediaSegment) -> int:
+        """What an item's embeddings take in memory and on the network."""
+        return item.num_embeds * self._profile.model.embed_bytes
+
+    def kv_bytes(self, num_tokens: int) -> int:
+        """What the KV of so many tokens takes."""
+        return num_tokens * self._profile.model.kv_bytes_per_token
 
     def _encode_flops(self, item: MediaSegment) -> float:
         model = self._profile.model

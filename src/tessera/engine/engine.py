@@ -1,27 +1,27 @@
 """What does one vLLM-like server do with its requests, and when?"""
 
-from collections import deque
 from math import inf
 
 from tessera.engine.costs import Costs
+from tessera.engine.encode_scheduler import EncodeScheduler
 from tessera.engine.events import (
-    BlocksRemoved,
-    BlocksStored,
     CacheCleared,
     EngineEvent,
     EngineFacts,
-    Failed,
     FailureReason,
-    Finished,
-    FirstToken,
+    KVPulled,
 )
+from tessera.engine.fetches import Fetches
 from tessera.engine.front_end import FrontEnd, StreamingRate
-from tessera.engine.kv_cache import Stored
+from tessera.engine.leases import Leases
 from tessera.engine.profiles import EngineProfile
 from tessera.engine.requests import EngineRequest
+from tessera.engine.roles import Role
 from tessera.engine.scheduler import Scheduler
 from tessera.engine.sequences import Sequence, Ticket
 from tessera.engine.stretch import Stretch
+from tessera.engine.told import Told
+from tessera.engine.transfers import Transfers
 
 
 class Engine:
@@ -49,14 +49,23 @@ class Engine:
         """An empty server.
 
         Args:
-            profile: hardware, model and settings.
+            profile: hardware, model, settings and role.
             tells_kv_events: whether ``advance`` also returns each ``KVEvent``.
         """
         costs = Costs(profile)
         self.profile = profile
         self._front_end = FrontEnd(profile, costs)
         self._streaming = StreamingRate()
-        self._scheduler = Scheduler(profile, costs, keeps_kv_log=tells_kv_events)
+        self._costs = costs
+        self._is_encode_only = profile.role is Role.ENCODE
+        self._scheduler: Scheduler | EncodeScheduler = (
+            EncodeScheduler(profile, costs)
+            if self._is_encode_only
+            else Scheduler(profile, costs, keeps_kv_log=tells_kv_events)
+        )
+        self._transfers = Transfers(profile.network)
+        self._fetches = Fetches(costs, profile.embedding_store_bytes)
+        self._leases = Leases()
         self._tickets: dict[str, Ticket] = {}
         self._aborted: list[Sequence] = []
         """In the step that runs; they go when it ends."""
@@ -64,13 +73,10 @@ class Engine:
         """The steps that run."""
         self._num_ended = 0
         """Steps of it that are accounted for."""
-        self._told: deque[EngineEvent] = deque()
-        """What has happened and was not asked for yet."""
+        self._told = Told()
         self._step_at = inf
         """When the steps that run are looked at next."""
         self._num_sequences = 0
-        self._num_first_tokens = 0
-        self._num_prompt_tokens = 0
         self._num_generation_tokens = 0
 
     def submit(self, request: EngineRequest, at: float) -> None:
@@ -79,7 +85,7 @@ class Engine:
         Raises:
             ValueError: the engine still has a request of this id.
         """
-        if request.request_id in self._tickets:
+        if request.request_id in self._tickets or self._leases.end_of(request.request_id) is not None:
             raise ValueError(f"request {request.request_id} is still here; give each request an id of its own")
         ticket = self._tickets[request.request_id] = Ticket(request)
         self._front_end.push(ticket, at)
@@ -91,13 +97,7 @@ class Engine:
         if ticket is None:
             return
         ticket.is_aborted = True
-        for sequence in ticket.sequences:
-            if sequence in self._scheduler.running:
-                self._aborted.append(sequence)
-            elif sequence.num_tokens < sequence.num_target:
-                self._scheduler.drop(sequence)
-        if ticket.sequences:
-            self._cut(at)
+        self._leave(ticket, at)
 
     @property
     def next_at(self) -> float | None:
@@ -105,17 +105,15 @@ class Engine:
 
         It need not be an event that a driver sees.
         """
-        if self._told:
-            return self._told[0].at
-        at = min(self._front_end.next_at, self._step_at)
+        if self._told.events:
+            return self._told.events[0].at
+        at = min(self._front_end.next_at, self._transfers.next_at, self._leases.next_at, self._step_at)
         return None if at == inf else at
 
     def advance(self, at: float) -> list[EngineEvent]:
         """All that happens up to and including ``at`` and was not told yet, in order."""
         self._run(at)
-        events = list(self._told)
-        self._told.clear()
-        return events
+        return self._told.take()
 
     def facts(self, at: float) -> EngineFacts:
         """The state at ``at``. What happened until then is told by the next ``advance``."""
@@ -124,19 +122,49 @@ class Engine:
         num_steps = self._num_steps_unaccounted(at)
         num_decoded = num_steps * scheduler.decodes.num_sequences
         return EngineFacts(
-            num_waiting=len(scheduler.waiting),
+            num_waiting=len(scheduler.waiting) + self._num_deferred,
             num_running=len(scheduler.running),
             kv_usage_fraction=self._num_used_blocks(num_steps) / self.profile.num_blocks,
             num_blocks=self.profile.num_blocks,
             block_size=self.profile.block_size,
-            num_first_tokens=self._num_first_tokens,
+            num_first_tokens=self._told.num_first_tokens,
             prefix_cache=scheduler.kv.counters,
             processor_cache=self._front_end.cache.counters,
-            encoder_cache=scheduler.encoder.counters,
+            encoder_cache=scheduler.encoding.cache.counters,
             num_preemptions=scheduler.num_preemptions,
-            num_prompt_tokens=self._num_prompt_tokens,
+            num_prompt_tokens=self._told.num_prompt_tokens,
             num_generation_tokens=self._num_generation_tokens + num_decoded,
+            num_deferred=self._num_deferred,
+            external_prefix_cache=scheduler.external_counters,
+            num_transferred_bytes=self._transfers.num_bytes,
         )
+
+    def has_embeddings(self, identifier: str, at: float) -> bool:
+        """Whether host memory has an item's embeddings: for peers where it only encodes, else for itself."""
+        self._run(at)
+        return identifier in self._fetches.store
+
+    def lease_ends_at(self, request_id: str, at: float) -> float | None:
+        """Until when a finished request's KV is kept for a peer; nothing where it is not."""
+        self._run(at)
+        return self._leases.end_of(request_id)
+
+    def renew_lease(self, request_id: str, ends_at: float, at: float) -> bool:
+        """Keep a finished request's KV until then: its peer is about to pull; false where it is not kept any more."""
+        self._run(at)
+        if self._leases.end_of(request_id) is None:
+            return False
+        self._leases.add(request_id, ends_at)
+        return True
+
+    def release_kv(self, request_id: str, at: float) -> bool:
+        """The peer has pulled a finished request's KV; false where it is not kept any more."""
+        self._run(at)
+        self._leases.remove(request_id)
+        is_released = self._scheduler.release_lease(request_id)
+        if is_released:
+            self._look_again(at)
+        return is_released
 
     def num_generated(self, request_id: str, at: float) -> list[int]:
         """Output tokens of each of a request's choices until ``at``.
@@ -168,13 +196,13 @@ class Engine:
         self._run(at)
         is_cleared = self._scheduler.kv.clear()
         if is_cleared and self._scheduler.kv.log is not None:
-            self._told.append(CacheCleared(at))
+            self._told.events.append(CacheCleared(at))
         return is_cleared
 
     def reset_encoder_cache(self, at: float) -> None:
         """Forget the embeddings that no sequence needs (``POST /reset_encoder_cache``)."""
         self._run(at)
-        self._scheduler.encoder.clear()
+        self._scheduler.encoding.cache.clear()
 
     def reset_processor_cache(self, at: float) -> None:
         """Forget all processed items (``POST /reset_mm_cache``)."""
@@ -184,13 +212,49 @@ class Engine:
     def _run(self, at: float) -> None:
         while True:
             job_at, step_at = self._front_end.next_at, self._step_at
-            if min(job_at, step_at) > at or job_at == step_at == inf:
+            read_at, lease_at = self._transfers.next_at, self._leases.next_at
+            due_at = min(job_at, step_at, read_at, lease_at)
+            if due_at > at or due_at == inf:
                 return
-            # Who is through the front end at the very end of a step is in time for the next one.
-            if job_at <= step_at:
+            # What comes at the very end of a step is in time for the next one.
+            if read_at == due_at:
+                self._end_read(read_at)
+            elif lease_at == due_at:
+                self._scheduler.release_lease(self._leases.pop())
+                self._look_again(lease_at)
+            elif job_at == due_at:
                 self._end_job(job_at)
             else:
                 self._end_steps(step_at)
+
+    @property
+    def _num_deferred(self) -> int:
+        return self._fetches.num_sequences + len(self._scheduler.pulling)
+
+    def _leave(self, ticket: Ticket, at: float) -> None:
+        """Drop all that the scheduler has of a request; what runs in a step goes when it ends."""
+        ticket.is_aborted = True
+        if self._fetches.leave(ticket):
+            return
+        scheduler = self._scheduler
+        for sequence in ticket.sequences:
+            if sequence in scheduler.running:
+                self._aborted.append(sequence)
+            elif sequence in scheduler.pulling or sequence in scheduler.waiting:
+                scheduler.drop(sequence)
+        if ticket.sequences:
+            self._cut(at)
+
+    def _end_read(self, at: float) -> None:
+        """Embeddings or KV have come from elsewhere."""
+        arrived = self._transfers.pop()
+        if isinstance(arrived, Ticket):
+            if self._fetches.end(arrived):
+                self._enter(arrived, at)
+        elif arrived in self._scheduler.pulling:
+            self._scheduler.pulled(arrived)
+            self._told.events.append(KVPulled(arrived.ticket.request.request_id, at))
+            self._look_again(at)
 
     def _end_job(self, at: float) -> None:
         ticket = self._front_end.turn(self._tokens_per_s(at))
@@ -199,16 +263,37 @@ class Engine:
         reason = self._refusal(ticket)
         if reason:
             del self._tickets[ticket.request.request_id]
-            self._told.append(Failed(ticket.request.request_id, at, reason))
+            self._told.failed(ticket, at, reason)
             return
+        ticket.start(self._num_sequences, self.profile.block_size)
+        self._num_sequences += ticket.request.num_choices
+        num_bytes = self._begin_fetch(ticket)
+        if num_bytes:
+            self._transfers.push(ticket, num_bytes, at)
+        else:
+            self._enter(ticket, at)
+
+    def _begin_fetch(self, ticket: Ticket) -> int:
+        if not ticket.request.handover.fetched:
+            return 0
+        first, scheduler = ticket.sequences[0], self._scheduler
+        num_cached = scheduler.kv.match(first.holding.chain, first.num_tokens).num_blocks * self.profile.block_size
+        return self._fetches.begin(ticket, num_cached, scheduler.encoding.cache)
+
+    def _enter(self, ticket: Ticket, at: float) -> None:
+        """A request that has all it needs joins the queue."""
         waiting = self._scheduler.waiting
         is_head = not waiting
-        waiting.extend(ticket.start(self._num_sequences, self.profile.block_size))
-        self._num_sequences += ticket.request.num_choices
+        waiting.extend(ticket.sequences)
+        if is_head or self._stretch is None:
+            # Behind others who could not be admitted it changes nothing.
+            self._look_again(at)
+
+    def _look_again(self, at: float) -> None:
+        """Whoever waits may be admitted now."""
         if self._stretch is None:
             self._start(at)
-        elif is_head:
-            # Behind others who could not be admitted it changes nothing.
+        else:
             self._cut(at)
 
     def _tokens_per_s(self, at: float) -> float:
@@ -218,16 +303,28 @@ class Engine:
     def _refusal(self, ticket: Ticket) -> FailureReason | None:
         profile = self.profile
         num_tokens = ticket.request.num_prompt_tokens + ticket.request.num_output_tokens
-        if num_tokens > profile.model.max_model_len or num_tokens - 1 > profile.num_blocks * profile.block_size:
+        num_cache_tokens = inf if self._is_encode_only else profile.num_blocks * profile.block_size
+        if num_tokens > profile.model.max_model_len or num_tokens - 1 > num_cache_tokens:
             return FailureReason.PROMPT_TOO_LONG
         if any(span.item.num_embeds > profile.encoder_cache_embeds for span in ticket.spans):
             return FailureReason.ITEM_TOO_LARGE
         return None
 
     def _start(self, at: float) -> None:
-        self._stretch = self._scheduler.start(at)
+        scheduler = self._scheduler
+        self._stretch = scheduler.start(at)
         self._num_ended = 0
         self._set_step_at()
+        for sequence, num_tokens in scheduler.pulls:
+            self._transfers.push(sequence, self._costs.kv_bytes(num_tokens), at)
+        scheduler.pulls.clear()
+        lost, scheduler.lost = scheduler.lost, []
+        for sequence in lost:
+            ticket = sequence.ticket
+            if not ticket.is_aborted:
+                del self._tickets[ticket.request.request_id]
+                self._told.failed(ticket, at, FailureReason.ITEM_LOST)
+                self._leave(ticket, at)
 
     def _cut(self, at: float) -> None:
         if self._stretch:
@@ -250,10 +347,13 @@ class Engine:
         num_ended = self._num_steps_at_once(stretch)
         num_steps = num_ended - self._num_ended
         ended = self._scheduler.end(num_steps, is_first=self._num_ended == 0)
+        if self._is_encode_only:
+            for item in self._scheduler.encoding.items:
+                self._fetches.store.put(item.identifier, self._costs.embed_bytes(item))
         self._num_ended = num_ended
         self._num_generation_tokens += num_steps * stretch.num_decodes + len(ended.sampled)
         self._tell_blocks(at)
-        self._tell_sampled(ended.sampled, at)
+        self._told.sampled(ended.sampled, at)
         self._tell_finished(ended.finished, at)
         if num_ended < stretch.num_steps:
             self._set_step_at()
@@ -267,44 +367,23 @@ class Engine:
         self._start(at)
 
     def _tell_blocks(self, at: float) -> None:
-        log = self._scheduler.kv.log
-        if not log:
-            return
-        for entry in log:
-            if isinstance(entry, Stored):
-                request_id, choice = entry.owner
-                self._told.append(BlocksStored(request_id, at, entry.first_block, entry.keys, choice))
-            else:
-                self._told.append(BlocksRemoved(at, entry.keys))
-        log.clear()
-
-    def _tell_sampled(self, sampled: list[Sequence], at: float) -> None:
-        for sequence in sampled:
-            ticket = sequence.ticket
-            if ticket.is_aborted or sequence.num_tokens != sequence.num_prompt_tokens + 1:
-                continue
-            self._num_first_tokens += 1
-            self._num_prompt_tokens += sequence.num_prompt_tokens
-            if not ticket.has_first_token:
-                ticket.has_first_token = True
-                self._told.append(FirstToken(ticket.request.request_id, at))
+        if self._scheduler.kv.log:
+            self._told.blocks(self._scheduler.kv.log, at)
 
     def _tell_finished(self, finished: list[Sequence], at: float) -> None:
         for sequence in finished:
             ticket, request = sequence.ticket, sequence.ticket.request
             ticket.num_left -= 1
+            if self._is_encode_only:
+                self._told.count_prompt(sequence)
+            lease_s = request.handover.kv_lease_s
+            if lease_s is not None and sequence is ticket.sequences[0] and not ticket.is_aborted:
+                self._leases.add(request.request_id, at + lease_s)
             if ticket.num_left or ticket.is_aborted:
                 continue
             del self._tickets[request.request_id]
-            self._told.append(
-                Finished(
-                    request.request_id,
-                    at,
-                    num_prompt_tokens=request.num_prompt_tokens,
-                    num_cached_tokens=ticket.num_cached_tokens or 0,
-                    num_completion_tokens=request.num_choices * request.num_output_tokens,
-                )
-            )
+            num_tokens = 0 if self._is_encode_only else request.num_choices * request.num_output_tokens
+            self._told.finished(ticket, at, num_completion_tokens=num_tokens)
 
     def _num_steps_unaccounted(self, at: float) -> int:
         return self._stretch.num_ended(at) - self._num_ended if self._stretch else 0

@@ -12,6 +12,8 @@ class FailureReason(StrEnum):
     """Prompt and output exceed the model's context or the whole KV cache."""
     ITEM_TOO_LARGE = "item-too-large"
     """A media item has more embeddings than the encoder cache."""
+    ITEM_LOST = "item-lost"
+    """A media item came without content and nobody has its embeddings. vLLM 0.32 ends the process for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +34,26 @@ class Finished:
     num_cached_tokens: int
     """Prompt tokens found in the KV cache at the first admission, of the first choice."""
     num_completion_tokens: int
-    """Of all choices."""
+    """Of all choices; 0 where the server only encodes."""
+    num_pulled_tokens: int = 0
+    """Prompt tokens whose KV a peer had and this server had not, of the first choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request was refused; nothing of it ran."""
+    """A request was refused, or cannot go on; nothing of it is answered."""
 
     request_id: str
     at: float
     reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class KVPulled:
+    """All KV of a request that a peer kept has arrived: the peer may let it go."""
+
+    request_id: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ class CacheCleared:
 
 
 KVEvent = BlocksStored | BlocksRemoved | CacheCleared
-RequestEvent = FirstToken | Finished | Failed
+RequestEvent = FirstToken | Finished | Failed | KVPulled
 EngineEvent = RequestEvent | KVEvent
 
 
@@ -93,7 +105,7 @@ class EngineFacts(NamedTuple):
     """An engine's state, as its metrics page would tell it."""
 
     num_waiting: int
-    """Sequences in the scheduler's queue (``vllm:num_requests_waiting``)."""
+    """Sequences in the scheduler's queue (``vllm:num_requests_waiting``), deferred ones among them."""
     num_running: int
     """Sequences in the batch (``vllm:num_requests_running``)."""
     kv_usage_fraction: float
@@ -115,3 +127,9 @@ class EngineFacts(NamedTuple):
     """Of prompts that have had a first token, since the start (``vllm:prompt_tokens_total``)."""
     num_generation_tokens: int
     """Since the start (``vllm:generation_tokens_total``)."""
+    num_deferred: int = 0
+    """Sequences that wait for embeddings or KV from elsewhere."""
+    external_prefix_cache: CacheCounters = CacheCounters(0, 0)
+    """In tokens, of prompts whose KV a peer kept: what the own cache lacked, and what was pulled of it."""
+    num_transferred_bytes: int = 0
+    """Embeddings and KV read from elsewhere, since the start."""

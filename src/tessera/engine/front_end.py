@@ -86,7 +86,7 @@ class FrontEnd:
     def _work_s(self, ticket: Ticket) -> float:
         work_s = self._profile.request_s
         for segment in ticket.request.segments:
-            if isinstance(segment, MediaSegment):
+            if isinstance(segment, MediaSegment) and segment.identifier not in ticket.request.handover.bare:
                 work_s += self._profile.item_s
                 if not self.cache.touch(segment.identifier, self._costs.processed_bytes(segment)):
                     work_s += self._costs.processing_s(segment)

@@ -215,6 +215,12 @@ class KVCache:
         holding.num_blocks = self.blocks_for(num_tokens)
         self.take(holding.num_blocks - num_full)
 
+    def reserve(self, holding: Holding, num_tokens: int) -> None:
+        """Let a sequence hold blocks for its first ``num_tokens`` tokens, of which more will come than it has."""
+        num_blocks = self.blocks_for(num_tokens)
+        self.take(num_blocks - holding.num_blocks)
+        holding.num_blocks = num_blocks
+
     def name(self, holding: Holding, num_tokens: int) -> None:
         """Let the full blocks of a sequence's first tokens be found by their content, and give back the rest.
 
@@ -222,6 +228,12 @@ class KVCache:
         """
         holding.num_blocks = self.blocks_for(num_tokens)
         self.grow(holding, num_tokens - num_tokens % self.block_size)
+
+    def release_reserved(self, holding: Holding, num_tokens: int) -> None:
+        """Let go of all that a sequence holds for which blocks are reserved beyond its ``num_tokens``."""
+        num_reserved = holding.num_blocks - self.blocks_for(num_tokens)
+        self.num_used -= num_reserved
+        self.release(holding, num_tokens)
 
     def release(self, holding: Holding, num_tokens: int) -> None:
         """Let go of all that a sequence holds, which is ``num_tokens``; its full blocks stay until they are evicted."""

@@ -3,11 +3,13 @@
 One profile is fitted: ``h200-tp2-qwen3-vl-32b``, against the table that llm-d published
 for its multimodal guide (8 servers of 2 H200 each, Qwen3-VL-32B-Instruct, vLLM 0.23). All
 others are derived: data sheets and model configs with the efficiencies of the fitted one,
-measured by nobody (``is_fitted``).
+measured by nobody (``is_fitted``). That holds for servers that only encode too.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+from tessera.engine.roles import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class Model:
     processed_bytes_per_embed: int
     """What the processor makes of an item for each embedding: patches of 3 channels, 2 frames and 16 x 16 pixels,
     in bf16."""
+    embed_bytes: int
+    """One row of the encoder's output in bf16: the language model's width, and as much for each deepstack level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,18 @@ class Efficiency:
     """Of each step that runs the encoder at all. Fitted."""
     vit_item_s: float = 3e-3
     """Host time of each item in it that is exposed. Fitted."""
+    vit_time_fraction: float = 1.0
+    """Of all encoder time: 1 where the encoder is cut up among the GPUs as the language model is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How a server reads what its peers have: embeddings, KV."""
+
+    bytes_per_s: float = 40e9
+    """Assumed: four fifths of one port of 400 Gbit/s."""
+    latency_s: float = 2e-3
+    """Assumed: the question to the peer, its answer, and the next look at what has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +130,8 @@ class EngineProfile:
     """Whether the figures were fitted to measurements of this very pair; else they are derived."""
     efficiency: Efficiency = field(default_factory=Efficiency)
     front_end: FrontEnd = field(default_factory=FrontEnd)
+    role: Role = Role.ALL
+    network: Network = field(default_factory=Network)
     max_num_batched_tokens: int
     """Token budget of a step."""
     max_num_seqs: int
@@ -126,6 +144,9 @@ class EngineProfile:
     """Size of the encoder cache; also the most embeddings that one step computes."""
     processor_cache_bytes: int
     """``--mm-processor-cache-gb``: 4 by default, 20 in llm-d's guide; 0: none."""
+    embedding_store_bytes: int = 40 << 30
+    """``ec_cpu_bytes``: host memory for embeddings, where the role encodes for others or takes from them.
+    Source: llm-d's guide; vLLM has no default."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_num_seqs <= self.max_num_batched_tokens:
@@ -133,11 +154,12 @@ class EngineProfile:
                 f"profile {self.name}: max_num_seqs {self.max_num_seqs}, expected 1 to max_num_batched_tokens "
                 f"{self.max_num_batched_tokens}, so that every sequence can decode in each step"
             )
-        if min(self.block_size, self.num_blocks, self.encoder_cache_embeds) < 1 or self.processor_cache_bytes < 0:
+        host_bytes = self.processor_cache_bytes, self.embedding_store_bytes
+        if min(self.block_size, self.num_blocks, self.encoder_cache_embeds) < 1 or min(host_bytes) < 0:
             raise ValueError(
                 f"profile {self.name}: {self.num_blocks} blocks of {self.block_size} tokens, encoder cache of "
-                f"{self.encoder_cache_embeds}, processor cache of {self.processor_cache_bytes}: expected at least "
-                "1, 1, 1 and 0"
+                f"{self.encoder_cache_embeds}, processor cache of {self.processor_cache_bytes} and embedding store of "
+                f"{self.embedding_store_bytes}: expected at least 1, 1, 1, 0 and 0"
             )
 
 
@@ -209,6 +231,7 @@ QWEN3_VL_32B: Final = Model(
     vit_num_merger_params=_merger_params(5120),
     vit_patches_per_embed=4,
     processed_bytes_per_embed=4 * 3 * 2 * 16 * 16 * 2,
+    embed_bytes=5120 * (1 + 3) * 2,
 )
 """Source: config.json of Qwen/Qwen3-VL-32B-Instruct."""
 QWEN3_VL_8B: Final = Model(
@@ -226,6 +249,7 @@ QWEN3_VL_8B: Final = Model(
     vit_num_merger_params=_merger_params(4096),
     vit_patches_per_embed=4,
     processed_bytes_per_embed=4 * 3 * 2 * 16 * 16 * 2,
+    embed_bytes=4096 * (1 + 3) * 2,
 )
 """Source: config.json of Qwen/Qwen3-VL-8B-Instruct."""
 
@@ -258,6 +282,35 @@ def derived(hardware: Hardware, num_gpus: int, model: Model) -> EngineProfile:
     )
 
 
+ENCODER_PARALLEL_FRACTION: Final = 0.75
+"""Encoder time of ``--mm-encoder-tp-mode data`` in parts of the usual: an assumption, measured by nobody. What it
+saves is the exchange between GPUs after each layer, so that an encoder on one GPU saves it too."""
+
+
+def with_parallel_encoder(profile: EngineProfile) -> EngineProfile:
+    """The same with ``--mm-encoder-tp-mode data``: each GPU has the whole encoder and some of the pictures."""
+    efficiency = replace(profile.efficiency, vit_time_fraction=ENCODER_PARALLEL_FRACTION)
+    return replace(profile, name=f"{profile.name}-encoder-data", is_fitted=False, efficiency=efficiency)
+
+
+def encoder_of(profile: EngineProfile, num_gpus: int = 1) -> EngineProfile:
+    """A server of the same hardware and model that only encodes, without the language model.
+
+    On one GPU nothing is exchanged between GPUs, which counts as in
+    ``with_parallel_encoder``. KV blocks it has none; one stands for them.
+    """
+    fraction = ENCODER_PARALLEL_FRACTION if num_gpus == 1 else profile.efficiency.vit_time_fraction
+    return replace(
+        profile,
+        name=f"{profile.hardware.name}-tp{num_gpus}-{profile.model.name}-encoder",
+        num_gpus=num_gpus,
+        is_fitted=False,
+        role=Role.ENCODE,
+        efficiency=replace(profile.efficiency, vit_time_fraction=fraction),
+        num_blocks=1,
+    )
+
+
 _FITTED: Final = EngineProfile(
     name="h200-tp2-qwen3-vl-32b",
     hardware=H200,
@@ -276,6 +329,8 @@ PROFILES: Final[dict[str, EngineProfile]] = {
     profile.name: profile
     for profile in (
         _FITTED,
+        with_parallel_encoder(_FITTED),
+        encoder_of(_FITTED),
         derived(H100, 2, QWEN3_VL_32B),
         derived(A100, 2, QWEN3_VL_32B),
         derived(L40S, 4, QWEN3_VL_32B),
@@ -285,4 +340,4 @@ PROFILES: Final[dict[str, EngineProfile]] = {
         derived(L40S, 1, QWEN3_VL_8B),
     )
 }
-"""By name: ``<gpu>-tp<number>-<model>``."""
+"""By name: ``<gpu>-tp<number>-<model>``, and what is unlike a plain server."""

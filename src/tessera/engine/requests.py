@@ -1,6 +1,7 @@
 """What is an engine asked? A prompt as segments whose content has a name, and how much to generate."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,39 @@ class MediaSegment:
 Segment = TextSegment | MediaSegment
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """What of a request another server has done, or will go on with.
+
+    Raises:
+        ValueError: a number below 0.
+    """
+
+    fetched: frozenset[str] = frozenset()
+    """Identifiers of items whose embeddings lie elsewhere: they are read from there instead of being encoded."""
+    bare: frozenset[str] = frozenset()
+    """Identifiers of items that came without content: nothing to process, nothing to encode."""
+    num_remote_tokens: int = 0
+    """First tokens of the prompt whose KV a peer keeps: it is pulled, beyond what the own cache has."""
+    kv_lease_s: float | None = None
+    """How long the prompt's KV is kept behind the answer for a peer to pull; nothing: not at all."""
+
+    def __post_init__(self) -> None:
+        if self.num_remote_tokens < 0 or (self.kv_lease_s or 0) < 0:
+            raise ValueError(
+                f"a handover of {self.num_remote_tokens} tokens and a lease of {self.kv_lease_s} s, expected 0 or more"
+            )
+
+
+ALONE: Final = Handover()
+"""One server does all of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """A request as an engine sees it. It generates exactly ``num_output_tokens`` for each choice.
+
+    One that only encodes generates nothing and is done when its items are encoded.
 
     Raises:
         ValueError: an empty prompt, or nothing to generate.
@@ -82,6 +113,8 @@ class EngineRequest:
     """Of each choice, at least 1."""
     num_choices: int = 1
     """Answers to the same prompt (``n``): each is a sequence of its own in the batch; at least 1."""
+    handover: Handover = ALONE
+    """What others do of it."""
     num_prompt_tokens: int = field(init=False)
     """Sum over the segments."""
 

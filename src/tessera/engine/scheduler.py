@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from tessera.engine.costs import Costs, num_prefill_pairs
 from tessera.engine.decodes import Decodes
-from tessera.engine.encoder_cache import EncoderCache
-from tessera.engine.kv_cache import KVCache
+from tessera.engine.encoding import LOST, Encoding
+from tessera.engine.events import CacheCounters
+from tessera.engine.kv_cache import KVCache, Match
 from tessera.engine.profiles import EngineProfile
-from tessera.engine.requests import MediaSegment
 from tessera.engine.sequences import Sequence
 from tessera.engine.stretch import Stretch
 
@@ -32,20 +32,31 @@ class Scheduler:
     def __init__(self, profile: EngineProfile, costs: Costs, *, keeps_kv_log: bool = False) -> None:
         """Nobody waits and nobody runs."""
         self.kv = KVCache(profile.num_blocks, profile.block_size, keeps_log=keeps_kv_log)
-        self.encoder = EncoderCache(profile.encoder_cache_embeds)
+        self.encoding = Encoding(profile.encoder_cache_embeds)
         self.decodes = Decodes(profile.block_size)
         self.waiting: deque[Sequence] = deque()
         self.running: dict[Sequence, None] = {}
         """In order of admission."""
+        self.pulling: dict[Sequence, None] = {}
+        """Sequences that hold blocks for KV which a peer sends."""
+        self.pulls: list[tuple[Sequence, int]] = []
+        """Those of the step that was put together last, with the tokens to pull; whoever asks for them takes them."""
+        self.lost: list[Sequence] = []
+        """Sequences that it gave up because an item of theirs can be had nowhere; to be taken likewise."""
+        self.leased: dict[str, Sequence] = {}
+        """Finished sequences whose prompt's blocks are kept for a peer, by request."""
+        self._num_external_queried = 0
+        self._num_pulled = 0
         self.num_preemptions = 0
         self._profile = profile
         self._costs = costs
         self._chunks: list[tuple[Sequence, int]] = []
         """Prefill chunks of the step that runs, in tokens."""
-        self._encoded: list[MediaSegment] = []
-        """Items that the encoder runs in it."""
-        self._num_encode_embeds = 0
-        """What is left of its encoder budget."""
+
+    @property
+    def external_counters(self) -> CacheCounters:
+        """In tokens: what the own cache lacked of prompts whose KV a peer kept, and what was pulled of it."""
+        return CacheCounters(self._num_external_queried, self._num_pulled)
 
     def start(self, at: float) -> Stretch | None:
         """Put a step together that begins at ``at``, and say how often it is repeated; nothing where nobody is left.
@@ -54,8 +65,7 @@ class Scheduler:
         wanting. Who waits then cannot be admitted before one of these changes.
         """
         self._chunks = []
-        self._encoded = []
-        self._num_encode_embeds = self._profile.encoder_cache_embeds
+        self.encoding.begin()
         decodes = self.decodes
         num_preemptions = self.num_preemptions
         while self._num_spare_blocks() < 0:
@@ -71,7 +81,7 @@ class Scheduler:
         num_pairs = sum(num_prefill_pairs(sequence.num_computed, num_new) for sequence, num_new in self._chunks)
         return Stretch(
             start_at=at,
-            fixed_s=self._costs.fixed_s(num_tokens, num_pairs, self._costs.encode_s(self._encoded)),
+            fixed_s=self._costs.fixed_s(num_tokens, num_pairs, self._costs.encode_s(self.encoding.items)),
             kv_s=self._costs.kv_s,
             num_decodes=decodes.num_sequences,
             num_context=decodes.num_context,
@@ -93,7 +103,7 @@ class Scheduler:
         sampled: list[Sequence] = []
         for sequence, num_new in self._chunks:
             sequence.num_computed += num_new
-            self._release_items(sequence)
+            self.encoding.release_passed(sequence)
             if sequence.num_computed == sequence.num_tokens:
                 sequence.num_tokens += 1
                 sampled.append(sequence)
@@ -103,7 +113,10 @@ class Scheduler:
                     self.decodes.join(sequence)
         self._chunks = []
         for sequence in finished:
-            self.drop(sequence)
+            if self._is_leased(sequence):
+                self._lease(sequence)
+            else:
+                self.drop(sequence)
         if self.kv.log is not None:
             self._name_blocks()
         return Ended(sampled, finished)
@@ -113,8 +126,29 @@ class Scheduler:
         if sequence in self.running:
             del self.running[sequence]
             self._free(sequence)
+            return
+        if sequence in self.pulling:
+            del self.pulling[sequence]
         else:
             self.waiting.remove(sequence)
+        self.encoding.release_all(sequence)
+        if sequence.holding.num_blocks:
+            self.kv.release_reserved(sequence.holding, sequence.num_computed)
+
+    def pulled(self, sequence: Sequence) -> None:
+        """All KV that a peer kept for a sequence has come: it is the next to be admitted."""
+        del self.pulling[sequence]
+        sequence.num_computed = sequence.num_remote
+        sequence.num_remote = 0
+        self.waiting.appendleft(sequence)
+
+    def release_lease(self, request_id: str) -> bool:
+        """Let go of the blocks that are kept for a peer; false where none are."""
+        sequence = self.leased.pop(request_id, None)
+        if sequence is None:
+            return False
+        self.kv.release(sequence.holding, sequence.num_computed)
+        return True
 
     def num_used_blocks(self, first: int, num_steps: int) -> int:
         """KV blocks held with those of so many coming steps, from the ``first`` one on."""
@@ -141,7 +175,11 @@ class Scheduler:
             if num_new <= 0 or sequence not in self.running:
                 continue
             if self._make_room_for(sequence, num_new):
-                num_new = self._encode(sequence, num_new)
+                num_new = self.encoding.reach(sequence, num_new)
+                if num_new == LOST:
+                    self.drop(sequence)
+                    self.lost.append(sequence)
+                    continue
                 self._add_chunk(sequence, num_new)
                 budget -= num_new
         return budget
@@ -157,20 +195,69 @@ class Scheduler:
     def _admit(self, budget: int) -> None:
         while self.waiting and budget > 0 and len(self.running) < self._profile.max_num_seqs:
             sequence = self.waiting[0]
-            match = self.kv.match(sequence.holding.chain, sequence.num_tokens)
-            if not self.kv.fits(sequence.num_tokens, match, self._num_spare_blocks()):
-                break
-            sequence.num_computed = match.num_blocks * self._profile.block_size
-            num_new = self._encode(sequence, min(sequence.num_tokens - sequence.num_computed, budget))
+            # One whose KV was pulled has its blocks.
+            is_pulled = sequence.holding.num_blocks > 0
+            num_new = self._reach(sequence, budget) if is_pulled else self._take_blocks(sequence, budget)
+            if num_new is None:
+                continue
             if not num_new:
-                sequence.num_computed = sequence.next_span = 0
                 break
             self.waiting.popleft()
             self.running[sequence] = None
-            self.kv.hold(sequence.holding, match)
             self._add_chunk(sequence, num_new)
             budget -= num_new
+
+    def _take_blocks(self, sequence: Sequence, budget: int) -> int | None:
+        """Tokens that the head of the queue can compute now; nothing where it has left the queue instead."""
+        match = self.kv.match(sequence.holding.chain, sequence.num_tokens)
+        if not self.kv.fits(sequence.num_tokens, match, self._num_spare_blocks()):
+            return 0
+        sequence.num_computed = match.num_blocks * self._profile.block_size
+        if sequence.num_remote > sequence.num_computed:
+            self._pull(sequence, match)
+            return None
+        num_new = self._reach(sequence, budget)
+        if num_new:
+            self.kv.hold(sequence.holding, match)
             self._count_admission(sequence)
+        else:
+            sequence.num_computed = sequence.next_span = 0
+        return num_new
+
+    def _reach(self, sequence: Sequence, budget: int) -> int | None:
+        num_new = self.encoding.reach(sequence, min(sequence.num_tokens - sequence.num_computed, budget))
+        if num_new != LOST:
+            return num_new
+        self.drop(sequence)
+        self.lost.append(sequence)
+        return None
+
+    def _pull(self, sequence: Sequence, match: Match) -> None:
+        """Hold blocks for the whole prompt, and ask for the KV that the own cache lacks."""
+        self.waiting.popleft()
+        self.kv.hold(sequence.holding, match)
+        self.kv.reserve(sequence.holding, sequence.num_tokens)
+        num_pulled = sequence.num_remote - sequence.num_computed
+        self._num_external_queried += sequence.num_tokens - sequence.num_computed
+        self._num_pulled += num_pulled
+        if sequence.ticket.num_cached_tokens is None:
+            sequence.ticket.num_pulled_tokens = num_pulled
+        self._count_admission(sequence)
+        self.pulling[sequence] = None
+        self.pulls.append((sequence, num_pulled))
+
+    def _is_leased(self, sequence: Sequence) -> bool:
+        ticket = sequence.ticket
+        asks = ticket.request.handover.kv_lease_s is not None and not ticket.is_aborted
+        return asks and sequence is ticket.sequences[0]
+
+    def _lease(self, sequence: Sequence) -> None:
+        """It has its answer; the blocks of its prompt stay for a peer."""
+        del self.running[sequence]
+        if sequence.is_decoding:
+            self.decodes.leave(sequence)
+        self.encoding.release_all(sequence)
+        self.leased[sequence.ticket.request.request_id] = sequence
 
     def _count_admission(self, sequence: Sequence) -> None:
         """Enter the prefix lookup of a sequence's first admission; what preemption makes it look up again is not."""
@@ -186,37 +273,6 @@ class Scheduler:
             self.kv.grow(sequence.holding, sequence.num_computed + num_new)
             self._chunks.append((sequence, num_new))
 
-    def _encode(self, sequence: Sequence, num_new: int) -> int:
-        """Have the items ready that a chunk touches; how much of the chunk can go ahead."""
-        start = sequence.num_computed
-        end = start + num_new
-        for span in sequence.spans[sequence.next_span :]:
-            if span.start >= end:
-                break
-            if span.end <= start:
-                sequence.next_span += 1
-            elif not self._have_item(sequence, span.item):
-                return max(0, span.start - start)
-        return num_new
-
-    def _have_item(self, sequence: Sequence, item: MediaSegment) -> bool:
-        if not self.encoder.hold(item.identifier, sequence):
-            if item.num_embeds > self._num_encode_embeds or not self.encoder.fits(item.num_embeds):
-                return False
-            self.encoder.store(item.identifier, item.num_embeds, sequence)
-            self._num_encode_embeds -= item.num_embeds
-            self._encoded.append(item)
-        sequence.held_items.add(item.identifier)
-        return True
-
-    def _release_items(self, sequence: Sequence) -> None:
-        for span in sequence.spans[sequence.next_span :]:
-            if span.end > sequence.num_computed:
-                break
-            self.encoder.release(span.item.identifier, sequence)
-            sequence.held_items.discard(span.item.identifier)
-            sequence.next_span += 1
-
     def _preempt_last(self) -> Sequence:
         """Send the sequence that was admitted last back to the head of the queue; all of it is computed again."""
         sequence, _ = self.running.popitem()
@@ -228,9 +284,7 @@ class Scheduler:
     def _free(self, sequence: Sequence) -> None:
         if sequence.is_decoding:
             self.decodes.leave(sequence)
-        for identifier in sequence.held_items:
-            self.encoder.release(identifier, sequence)
-        sequence.held_items.clear()
+        self.encoding.release_all(sequence)
         self.kv.release(sequence.holding, sequence.num_computed)
         sequence.num_computed = 0
         sequence.next_span = 0

@@ -26,6 +26,7 @@ class Sequence:
         "is_decoding",
         "next_span",
         "num_computed",
+        "num_remote",
         "num_target",
         "num_tokens",
         "order",
@@ -53,6 +54,8 @@ class Sequence:
         self.num_target = request.num_prompt_tokens + request.num_output_tokens
         self.num_computed = 0
         """Tokens in the KV cache; while it decodes, one less than there are."""
+        self.num_remote = min(request.handover.num_remote_tokens, request.num_prompt_tokens - 1)
+        """First tokens whose KV a peer keeps for it; 0 once it was pulled. The last one is computed to sample."""
         self.holding = Holding((request.request_id, choice), chain)
         self.next_span = 0
         """The first span that is not wholly computed."""
@@ -76,6 +79,7 @@ class Ticket:
         "is_aborted",
         "num_cached_tokens",
         "num_left",
+        "num_pulled_tokens",
         "request",
         "sequences",
         "spans",
@@ -92,6 +96,8 @@ class Ticket:
         self.is_aborted = False
         self.num_cached_tokens: int | None = None
         """Of the first choice, at its first admission."""
+        self.num_pulled_tokens = 0
+        """Likewise."""
 
     def start(self, first_order: int, block_size: int) -> list[Sequence]:
         """Its sequences, made when the scheduler gets them."""
