@@ -14,7 +14,7 @@ from tessera.emulator.driver import GRANULARITY_S, Driver
 from tessera.emulator.kv_names import BlockNames
 from tessera.emulator.metrics import Metrics
 from tessera.emulator.prompts import EnginePrompt
-from tessera.emulator.tickets import NewToken, Work
+from tessera.emulator.tickets import NewToken, Work, WorkFailed
 from tessera.engine.engine import Engine
 from tessera.engine.profiles import PROFILES
 from tessera.engine.requests import EngineRequest
@@ -122,7 +122,7 @@ async def test_what_the_engine_refuses_fails_that_request_alone():
     refused = running.submit([work("r", 730_001, 1)])
     other = running.submit([work("o", 10, 1)])
     loop.run()
-    with pytest.raises(AssertionError, match="prompt-too-long"):
+    with pytest.raises(WorkFailed, match="prompt-too-long"):
         await refused.next_tokens()
     assert await other.next_tokens() == [NewToken(0, 0, "length")]
 

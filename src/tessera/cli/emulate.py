@@ -1,18 +1,48 @@
 """``tessera emulate``: an OpenAI-compatible server without a GPU that stands in for vLLM."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tessera.cli.options import ModelDirOption, said_plainly
+from tessera.cli.options import ModelDirOption, err, said_plainly
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.matching.block_keys import HashAlgorithm
 from tessera.core.pricing.qwen_vl import Qwen3VL
 from tessera.emulator.served_model import read_prompt_rules
 from tessera.emulator.server import run
 from tessera.emulator.settings import DEFAULT_PROFILE, EmulatorSettings, KVEventSettings
-from tessera.engine.profiles import PROFILES, EngineProfile
+from tessera.engine.profiles import PROFILES, EngineProfile, with_role
+from tessera.engine.roles import Role
+
+ProfileOption = Annotated[
+    str, typer.Option(help=f"Hardware and model: {', '.join(PROFILES)}. The first is fitted, the others derived.")
+]
+RoleOption = Annotated[
+    Role | None,
+    typer.Option(
+        help="Part in a fleet that works in stages: encode only encodes, prefill and prefill-decode take embeddings, "
+        "prefill hands KV on, decode takes it. As the profile says where it is left out.",
+        show_default=False,
+    ),
+]
+EmbeddingsFolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder that encoders and their consumers share (vLLM's ECExampleConnector); without it each encoder "
+        "keeps embeddings itself and tells its address (ECCPUConnector with NIXL).",
+        show_default=False,
+    ),
+]
+KVLeaseOption = Annotated[float, typer.Option(help="Seconds that KV is kept for a peer to pull.", min=0.001)]
+KVEventsPortOption = Annotated[
+    int | None, typer.Option(help="Publish KV events there; 0 asks the system.", min=0, max=65535, show_default=False)
+]
+KVReplayPortOption = Annotated[int, typer.Option(help="Replay KV events there; 0 asks the system.", min=0, max=65535)]
+HashAlgorithmOption = Annotated[
+    HashAlgorithm, typer.Option("--prefix-caching-hash-algo", help="How blocks are hashed.")
+]
 
 
 def emulate(
@@ -21,22 +51,16 @@ def emulate(
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 asks the system.", min=0, max=65535)] = 8000,
     bind: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    profile: Annotated[
-        str, typer.Option(help=f"Hardware and model: {', '.join(PROFILES)}. The first is fitted, the others derived.")
-    ] = DEFAULT_PROFILE,
+    profile: ProfileOption = DEFAULT_PROFILE,
+    role: RoleOption = None,
+    embeddings_folder: EmbeddingsFolderOption = None,
+    kv_lease_s: KVLeaseOption = 30.0,
     speed: Annotated[float, typer.Option(help="How many times faster than the profile says.", min=0.001)] = 1.0,
     model_dir: ModelDirOption = None,
-    kv_events_port: Annotated[
-        int | None,
-        typer.Option(help="Publish KV events there; 0 asks the system.", min=0, max=65535, show_default=False),
-    ] = None,
-    kv_replay_port: Annotated[
-        int, typer.Option(help="Replay KV events there; 0 asks the system.", min=0, max=65535)
-    ] = 0,
+    kv_events_port: KVEventsPortOption = None,
+    kv_replay_port: KVReplayPortOption = 0,
     hash_seed: Annotated[str, typer.Option(help="The PYTHONHASHSEED that block hashes begin with.")] = "",
-    hash_algorithm: Annotated[
-        HashAlgorithm, typer.Option("--prefix-caching-hash-algo", help="How blocks are hashed.")
-    ] = HashAlgorithm.SHA256,
+    hash_algorithm: HashAlgorithmOption = HashAlgorithm.SHA256,
 ) -> None:
     """Serve an emulated vLLM: its API, metrics, KV events and errors, with a model of its engine behind them.
 
@@ -44,11 +68,14 @@ def emulate(
     encoder embeddings, processed pictures. With --model-dir, prompts have the served model's own
     token ids, so that KV events name blocks as vLLM names them; else 4 bytes of text are a token and
     pictures cost what they cost on Qwen3-VL. Prints one JSON line with its ports when ready.
+    Servers of several roles hand embeddings and KV on as vLLM's do; their side channels are
+    their HTTP ports. A picture without content whose embeddings nobody has ends the process.
 
         tessera emulate --profile h200-tp2-qwen3-vl-32b --speed 10 --port 8000
+        tessera emulate --role encode --profile h200-tp1-qwen3-vl-32b-encoder --port 8001
     """
     with said_plainly():
-        engine = _profile(profile)
+        engine = _profile(profile, role)
         rules = read_prompt_rules(model_dir) if model_dir else None
         kv_events = KVEventSettings(
             port=kv_events_port or 0, replay_port=kv_replay_port, hash_seed=hash_seed, hash_algorithm=hash_algorithm
@@ -62,11 +89,18 @@ def emulate(
             family=rules.family if rules else Qwen3VL(),
             renderer=rules.renderer if rules else None,
             kv_events=None if kv_events_port is None else kv_events,
+            embeddings_folder=embeddings_folder,
+            kv_lease_s=kv_lease_s,
         )
-        asyncio.run(run(settings, say=typer.echo))
+        if not asyncio.run(run(settings, say=typer.echo)):
+            err.print("The engine is dead: a picture without content has embeddings nowhere, as in vLLM.")
+            raise typer.Exit(1)
 
 
-def _profile(name: str) -> EngineProfile:
+def _profile(name: str, role: Role | None) -> EngineProfile:
     if name not in PROFILES:
         raise ConfigError([Problem("--profile", f"got {name!r}, expected one of {', '.join(PROFILES)}")])
-    return PROFILES[name]
+    profile = PROFILES[name]
+    if role not in (None, profile.role) and profile.role is Role.ENCODE:
+        raise ConfigError([Problem("--role", f"got {role!r}, but {name} has no language model; name another profile")])
+    return with_role(profile, role) if role else profile

@@ -47,11 +47,20 @@ class Answer(ABC):
     """One text for each choice of each prompt."""
     block_size: int
     """Tokens a KV block of the engine holds."""
+    kv_transfer_params: dict[str, Any] | None = None
+    """Where the prompt's KV is kept; not told in streams."""
+    ec_transfer_params: dict[str, Any] | None = None
+    """Where embeddings are kept; not told in streams."""
 
     @property
     def num_tokens(self) -> int:
-        """Answer tokens over all choices."""
+        """Events of the answer, over all choices: one for each of its tokens."""
         return self.asked.num_output_tokens * len(self.words)
+
+    @property
+    def num_completion_tokens(self) -> int:
+        """Answer tokens over all choices."""
+        return self.num_tokens
 
     chunk_object = ""
     whole_object = ""
@@ -72,18 +81,15 @@ class Answer(ABC):
         """The usage event, if it was asked for, and the end mark; ``num_cached_tokens`` of all prompts."""
         if not self.asked.include_usage:
             return DONE
-        usage = self._counts(self.num_tokens)
+        usage = self._counts(self.num_completion_tokens)
         usage["prompt_tokens_details"] = self._prompt_details(num_cached_tokens)
         chunk = {**self._envelope(self.chunk_object), "choices": [], "usage": usage, "system_fingerprint": FINGERPRINT}
         return _event(chunk) + DONE
 
     def whole(self, num_cached_tokens: int) -> bytes:
         """The JSON body of an answer that is not streamed; ``num_cached_tokens`` of all prompts."""
-        choices = [
-            self._whole_choice(index, "".join(words.next() for _ in range(self.asked.num_output_tokens)))
-            for index, words in enumerate(self.words)
-        ]
-        usage: dict[str, Any] = self._counts(self.num_tokens)
+        choices = [self._whole_choice(index, self._text(words)) for index, words in enumerate(self.words)]
+        usage: dict[str, Any] = self._counts(self.num_completion_tokens)
         usage["prompt_tokens_details"] = self._prompt_details(num_cached_tokens)
         usage["completion_tokens_details"] = None
         return msgspec.json.encode(
@@ -96,6 +102,12 @@ class Answer(ABC):
                 **self._whole_rest(),
             }
         )
+
+    def _text(self, words: Words) -> str:
+        return "".join(words.next() for _ in range(self.asked.num_output_tokens))
+
+    def _transfer_params(self) -> dict[str, Any]:
+        return {"kv_transfer_params": self.kv_transfer_params, "ec_transfer_params": self.ec_transfer_params}
 
     @abstractmethod
     def _chunk_choice(self, token: NewToken, text: str) -> dict[str, Any]: ...
@@ -120,7 +132,7 @@ class Answer(ABC):
         total = num_prompt_tokens + num_output_tokens
         return {"prompt_tokens": num_prompt_tokens, "total_tokens": total, "completion_tokens": num_output_tokens}
 
-    def _prompt_details(self, num_cached_tokens: int) -> dict[str, Any]:
+    def _prompt_details(self, num_cached_tokens: int) -> dict[str, Any] | None:
         num_created = self.asked.num_block_tokens(self.block_size) - num_cached_tokens
         details: dict[str, Any] = {"cached_tokens": num_cached_tokens, "created_cache_tokens": num_created}
         if num_media_tokens := sum(prompt.num_media_tokens for prompt in self.asked.prompts):
@@ -166,7 +178,7 @@ class ChatAnswer(Answer):
 
     def _whole_rest(self) -> dict[str, Any]:
         prompt = ("prompt_logprobs", "prompt_token_ids", "prompt_text")
-        return dict.fromkeys((*prompt, "kv_transfer_params", "ec_transfer_params", "metrics"))
+        return {**dict.fromkeys(prompt), **self._transfer_params(), "metrics": None}
 
 
 class CompletionAnswer(Answer):
@@ -198,7 +210,26 @@ class CompletionAnswer(Answer):
         }
 
     def _whole_rest(self) -> dict[str, Any]:
-        return dict.fromkeys(("kv_transfer_params", "ec_transfer_params", "metrics"))
+        return {**self._transfer_params(), "metrics": None}
+
+
+class EncodeAnswer(ChatAnswer):
+    """What a server that only encodes answers to a chat: no text, and where the embeddings are."""
+
+    @property
+    def num_completion_tokens(self) -> int:
+        """None."""
+        return 0
+
+    def token(self, token: NewToken, *, is_last: bool) -> bytes:
+        """No event: a stream ends behind its head."""
+        return b""
+
+    def _text(self, words: Words) -> str:
+        return ""
+
+    def _prompt_details(self, num_cached_tokens: int) -> dict[str, Any] | None:
+        return None
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

@@ -7,7 +7,16 @@ from tessera.emulator.kv_feed import KVFeed
 from tessera.emulator.metrics import Metrics
 from tessera.emulator.tickets import Ticket, Work
 from tessera.engine.engine import Engine
-from tessera.engine.events import BlocksRemoved, BlocksStored, CacheCleared, EngineEvent, EngineFacts, Failed, Finished
+from tessera.engine.events import (
+    BlocksRemoved,
+    BlocksStored,
+    CacheCleared,
+    EngineEvent,
+    EngineFacts,
+    Failed,
+    Finished,
+    KVPulled,
+)
 
 GRANULARITY_S = 0.001
 """Tokens that come closer together are sent together; uvloop's timers know no finer step and would spin."""
@@ -90,6 +99,24 @@ class Driver:
         """Have the engine forget all processed items."""
         self._engine.reset_processor_cache(self._tick())
 
+    def stored_embeddings_bytes(self, identifier: str) -> int | None:
+        """What an item's embeddings take in the engine's host memory; nothing where it has none."""
+        return self._engine.stored_embeddings_bytes(identifier, self._tick())
+
+    def renew_lease(self, request_id: str, lease_s: float) -> int:
+        """Keep a finished request's KV for so long on the clock; its tokens, 0 where it is gone."""
+        at = self._tick()
+        num_tokens = self._engine.renew_lease(request_id, at + lease_s * self._speed, at)
+        self._set_timer(at)
+        return num_tokens
+
+    def release_kv(self, request_id: str) -> bool:
+        """A peer has pulled a finished request's KV; false where it is gone."""
+        at = self._tick()
+        is_released = self._engine.release_kv(request_id, at)
+        self._set_timer(at)
+        return is_released
+
     def close(self) -> None:
         """Stop the timer."""
         if self._timer:
@@ -120,11 +147,13 @@ class Driver:
 
     def _end(self, event: EngineEvent, now: float) -> None:
         """Close the work that an event ends; others are told of by its tokens."""
+        if isinstance(event, KVPulled) and event.request_id in self._open:
+            self._open[event.request_id][0].on_pulled()
         if not isinstance(event, Finished | Failed):
             return
         work, ticket = self._open.pop(event.request_id)
         if isinstance(event, Finished):
-            work.num_cached_tokens = event.num_cached_tokens
+            work.num_cached_tokens = event.num_cached_tokens + event.num_pulled_tokens
             self._take(work, ticket, [work.request.num_output_tokens] * work.request.num_choices, now)
         else:
             work.failure = event.reason

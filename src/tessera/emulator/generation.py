@@ -3,20 +3,23 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import web
 
 from tessera.emulator import refusals
-from tessera.emulator.answers import Answer, ChatAnswer, CompletionAnswer, Words
+from tessera.emulator.answers import DONE, Answer, ChatAnswer, CompletionAnswer, EncodeAnswer, Words
 from tessera.emulator.driver import Driver
 from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch
+from tessera.emulator.handovers import Handovers, Taken
 from tessera.emulator.reading import Asked, Reader
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.request_log import RequestLog, RequestRecord
 from tessera.emulator.settings import EmulatorSettings
-from tessera.emulator.tickets import NewToken, Ticket, Work
+from tessera.emulator.tickets import NewToken, Ticket, Work, WorkFailed
+from tessera.engine.events import FailureReason
 from tessera.engine.requests import EngineRequest
+from tessera.engine.roles import Role
 
 CLIENT_WENT_AWAY = 499
 MAX_REQUEST_ID_CHARS = 128
@@ -26,11 +29,23 @@ class Generation:
     """The two generation routes of one server."""
 
     def __init__(
-        self, settings: EmulatorSettings, reader: Reader, driver: Driver, faults: FaultSwitch, log: RequestLog
+        self,
+        settings: EmulatorSettings,
+        reader: Reader,
+        driver: Driver,
+        handovers: Handovers,
+        faults: FaultSwitch,
+        log: RequestLog,
+        *,
+        on_death: Callable[[], None],
     ) -> None:
+        """``on_death`` is called when a request ends the process, as some do in vLLM."""
         self._settings = settings
         self._reader = reader
         self._driver = driver
+        self._handovers = handovers
+        self._on_death = on_death
+        self._is_dead = False
         self._faults = faults
         self._log = log
 
@@ -68,6 +83,8 @@ class Generation:
     async def _answer(self, request: web.Request, record: RequestRecord, is_chat: bool) -> web.StreamResponse:
         body = await request.read()
         record.read(body)
+        if self._is_dead:
+            raise refusals.dead_engine()
         fault = self._faults.take()
         if fault.mode is FaultMode.UNAVAILABLE:
             raise Refusal("The server was told to be unavailable.", status=503)
@@ -79,23 +96,48 @@ class Generation:
             await self._strike(fault)
             fault = NO_FAULT
         answer = self._new_answer(asked, record, request.headers, is_chat)
-        ticket = self._driver.submit(_works(asked, record.id, answer.block_size))
+        taken = await self._handovers.take(asked)
+        works = _works(asked, record.id, answer.block_size, taken)
+        remote_kv = taken.remote_kv
+        if remote_kv is not None:
+            works[0].on_pulled = lambda: self._handovers.pulled(remote_kv)
+        ticket = self._driver.submit(works)
         try:
             if asked.stream:
                 return await self._stream(request, record, answer, ticket, fault)
             return await self._whole(record, answer, ticket, fault)
+        except WorkFailed as failed:
+            return await self._fail(request, record, failed, taken)
         finally:
             self._driver.abort(ticket)
+            if remote_kv is not None:
+                self._handovers.pulled(remote_kv)
+
+    async def _fail(
+        self, request: web.Request, record: RequestRecord, failed: WorkFailed, taken: Taken
+    ) -> web.StreamResponse:
+        """A picture came without content and nobody has its embeddings: 500, and often the end of the process."""
+        assert failed.reason is FailureReason.ITEM_LOST, f"the engine refuses what was read as servable: {failed}"
+        record.ended("failed", 500)
+        if taken.is_aborted_if_lost:
+            raise Refusal("Internal server error", status=500)
+        self._is_dead = True
+        self._on_death()
+        raise refusals.dead_engine()
 
     def _new_answer(self, asked: Asked, record: RequestRecord, headers: Mapping[str, str], is_chat: bool) -> Answer:
         client_id = headers.get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid.uuid4().hex[:16]
-        num_choices = len(asked.prompts) * asked.num_choices
-        return (ChatAnswer if is_chat else CompletionAnswer)(
+        kind = ChatAnswer if is_chat else CompletionAnswer
+        if is_chat and self._settings.profile.role is Role.ENCODE:
+            kind = EncodeAnswer
+        return kind(
             asked=asked,
             id=f"{'chatcmpl' if is_chat else 'cmpl'}-{client_id}",
             model=self._settings.model,
             created=int(time.time()),
-            words=tuple(Words(f"{record.sha256}:{choice}") for choice in range(num_choices)),
+            words=tuple(
+                Words(f"{prompt.digest}:{choice}") for prompt in asked.prompts for choice in range(asked.num_choices)
+            ),
             block_size=self._settings.profile.block_size,
         )
 
@@ -108,14 +150,20 @@ class Generation:
         record.status = response.status
         num_left = answer.num_tokens
         pending = answer.head()
-        async for tokens in self._tokens(ticket, fault):
-            record.sent(len(tokens))
-            num_left -= len(tokens)
-            events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
-            await response.write(pending + b"".join(events))
-            pending = b""
-        record.num_cached_tokens = ticket.num_cached_tokens
-        await response.write(answer.tail(ticket.num_cached_tokens))
+        try:
+            async for tokens in self._tokens(ticket, fault):
+                record.sent(len(tokens))
+                num_left -= len(tokens)
+                events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
+                await response.write(pending + b"".join(events))
+                pending = b""
+        except WorkFailed:
+            await response.write(b"data: " + refusals.dead_engine().body() + b"\n\n" + DONE)
+            await response.write_eof()
+            raise
+        num_cached_tokens = record.num_cached_tokens = _num_cached_tokens(answer.asked, ticket)
+        self._handovers.announce(answer.asked.prompts)
+        await response.write(answer.tail(num_cached_tokens))
         await response.write_eof()
         record.ended("finished", response.status)
         return response
@@ -124,8 +172,12 @@ class Generation:
         """One JSON body when every choice is complete."""
         async for tokens in self._tokens(ticket, fault):
             record.sent(len(tokens))
-        record.num_cached_tokens = ticket.num_cached_tokens
-        response = web.Response(body=answer.whole(ticket.num_cached_tokens), content_type="application/json")
+        num_cached_tokens = record.num_cached_tokens = _num_cached_tokens(answer.asked, ticket)
+        answer.ec_transfer_params = self._handovers.announce(answer.asked.prompts)
+        answer.kv_transfer_params = self._handovers.kept(
+            answer.asked, ticket.works[0].request.request_id, num_cached_tokens
+        )
+        response = web.Response(body=answer.whole(num_cached_tokens), content_type="application/json")
         record.ended("finished", response.status)
         return response
 
@@ -152,7 +204,15 @@ class _Cut(Exception):
     """The connection shall end without an end to the answer."""
 
 
-def _works(asked: Asked, record_id: int, block_size: int) -> list[Work]:
+def _num_cached_tokens(asked: Asked, ticket: Ticket) -> int:
+    """What usage tells: behind a prefill elsewhere, what that found in its own cache, as far as it can be true."""
+    remote = asked.transfer.remote_kv
+    if remote is None or remote.num_cached_tokens is None:
+        return ticket.num_cached_tokens
+    return max(0, min(remote.num_cached_tokens, asked.num_prompt_tokens))
+
+
+def _works(asked: Asked, record_id: int, block_size: int, taken: Taken) -> list[Work]:
     """One work for each prompt."""
     return [
         Work(
@@ -161,6 +221,7 @@ def _works(asked: Asked, record_id: int, block_size: int) -> list[Work]:
                 segments=prompt.segments(block_size),
                 num_output_tokens=asked.num_output_tokens,
                 num_choices=asked.num_choices,
+                handover=taken.handover,
             ),
             prompt,
             asked.finish_reason,

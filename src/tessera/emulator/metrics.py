@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from tessera.emulator.settings import EmulatorSettings
 from tessera.emulator.tickets import Work
 from tessera.engine.events import EngineFacts
+from tessera.engine.roles import Role
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -42,6 +43,18 @@ _COUNTERS: dict[str, tuple[str, Callable[[EngineFacts], float]]] = {
     "num_preemptions": ("Preemptions.", lambda facts: facts.num_preemptions),
     "prompt_tokens": ("Prompt tokens of prompts that are computed.", lambda facts: facts.num_prompt_tokens),
     "generation_tokens": ("Answer tokens.", lambda facts: facts.num_generation_tokens),
+    "external_prefix_cache_queries": (
+        "Tokens asked of peers that keep KV.",
+        lambda facts: facts.external_prefix_cache.num_queried,
+    ),
+    "external_prefix_cache_hits": (
+        "Tokens whose KV peers sent.",
+        lambda facts: facts.external_prefix_cache.num_hit,
+    ),
+}
+_WAITING_BY_REASON: dict[str, Callable[[EngineFacts], float]] = {
+    "capacity": lambda facts: facts.num_waiting - facts.num_deferred,
+    "deferred": lambda facts: facts.num_deferred,
 }
 
 
@@ -96,11 +109,12 @@ class Metrics:
         return made.labels(*self._values)
 
     def _cache_config(self, settings: EmulatorSettings) -> None:
+        is_encode_only = settings.profile.role is Role.ENCODE
         labels = {
             "block_size": str(settings.profile.block_size),
             "num_gpu_blocks": str(settings.profile.num_blocks),
-            "kv_cache_size_tokens": str(settings.num_cache_tokens),
-            "enable_prefix_caching": "True",
+            "kv_cache_size_tokens": str(None if is_encode_only else settings.num_cache_tokens),
+            "enable_prefix_caching": str(not is_encode_only),
             "engine": "0",
         }
         if settings.kv_events:
@@ -124,6 +138,12 @@ class _State(Collector):
             gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=LABELS)
             gauge.add_metric(self._values, read(self.facts))
             yield gauge
+        by_reason = GaugeMetricFamily(
+            "vllm:num_requests_waiting_by_reason", "Waiting requests by what they wait for.", labels=(*LABELS, "reason")
+        )
+        for reason, read in _WAITING_BY_REASON.items():
+            by_reason.add_metric((*self._values, reason), read(self.facts))
+        yield by_reason
         for name, (text, read) in _COUNTERS.items():
             counter = CounterMetricFamily(f"vllm:{name}", text, labels=LABELS)
             counter.add_metric(self._values, read(self.facts))

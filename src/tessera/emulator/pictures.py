@@ -1,7 +1,7 @@
 """What is each picture of a prompt to the engine: its name, its size, its tokens, or why is it refused?"""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pybase64
@@ -13,7 +13,9 @@ from tessera.core.media.probe import probe
 from tessera.core.media.size import Reason
 from tessera.core.media.window import is_data_uri
 from tessera.core.parts import Modality
+from tessera.core.pricing.qwen_vl import NUM_WRAPPER_TOKENS, Qwen2VL
 from tessera.emulator import refusals
+from tessera.emulator.bare_items import Grid
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.settings import EmulatorSettings
 
@@ -28,6 +30,10 @@ class PromptItem:
     num_tokens: int
     num_embeds: int
     num_wrapper_tokens: int
+    grid: Grid | None = None
+    """Of its patches, where the family has such."""
+    is_bare: bool = False
+    """Whether it came as its grid and nothing else."""
 
 
 @dataclass(slots=True)
@@ -67,14 +73,25 @@ class Pictures:
     settings: EmulatorSettings
     seen: SeenPictures
 
-    def items(self, media: Sequence[DraftMedia], naming: Naming) -> tuple[PromptItem, ...]:
+    def items(self, media: Sequence[DraftMedia], naming: Naming, grids: Iterator[Grid]) -> tuple[PromptItem, ...]:
         """One item for each part of a prompt, same order.
+
+        Args:
+            media: the parts.
+            naming: by which rules they are named.
+            grids: of the parts that are no more than that.
 
         Raises:
             Refusal: vLLM would refuse one of them, or their number.
         """
         self._check_number(media)
-        return tuple(self._item(part, naming, index, len(media)) for index, part in enumerate(media))
+        if len({part.is_embeds for part in media}) == 2:
+            message = "Mixing raw image and embedding inputs is not allowed (parameter=image_embeds)"
+            raise Refusal(message, param="image_embeds")
+        return tuple(
+            self._bare_item(part, naming, next(grids)) if part.is_embeds else self._item(part, naming, index, media)
+            for index, part in enumerate(media)
+        )
 
     def _check_number(self, media: Sequence[DraftMedia]) -> None:
         limits = {Modality.IMAGE: self.settings.max_images, Modality.VIDEO: 0, Modality.AUDIO: 0}
@@ -82,11 +99,36 @@ class Pictures:
             if sum(part.modality is modality for part in media) > at_most:
                 raise refusals.too_many(modality.value, at_most)
 
-    def _item(self, part: DraftMedia, naming: Naming, index: int, num_images: int) -> PromptItem:
+    def _bare_item(self, part: DraftMedia, naming: Naming, grid: Grid) -> PromptItem:
+        """A picture whose embeddings are elsewhere: as large as its grid says, under the uuid that the client gives."""
+        role, family = self.settings.profile.role, self.settings.family
+        if not (role.takes_embeddings or role.transfers_kv) or not isinstance(family, Qwen2VL):
+            message = "You must set `--enable-mm-embeds` to input `image_embeds` (parameter=image_embeds)"
+            raise Refusal(message, param="image_embeds")
+        if part.uuid is None:
+            raise Refusal("An image_embeds part without embeddings needs a uuid.", param="image_embeds")
+        width, height = grid.columns * family.patch_size, grid.rows * family.patch_size
+        num_embeds = grid.num_frames * grid.rows * grid.columns // family.merge_size**2
+        if not num_embeds:
+            raise Refusal("Internal server error", status=500)
+        return PromptItem(
+            identifier=probe(part, naming=naming).identifier,
+            width=width,
+            height=height,
+            num_tokens=num_embeds,
+            num_embeds=num_embeds,
+            num_wrapper_tokens=NUM_WRAPPER_TOKENS,
+            grid=grid,
+            is_bare=True,
+        )
+
+    def _item(self, part: DraftMedia, naming: Naming, index: int, media: Sequence[DraftMedia]) -> PromptItem:
         identifier, (width, height) = self._size(part, naming, index)
-        count = self.settings.family.image(width, height, num_images=num_images)
+        family = self.settings.family
+        count = family.image(width, height, num_images=len(media))
         if isinstance(count, Refused):
             raise Refusal(f"Failed to apply the model's processor: {count.reason}")
+        grid = family.grid(width, height) if isinstance(family, Qwen2VL) else None
         limit = self.settings.profile.encoder_cache_embeds
         if count.num_embeds > limit:
             raise refusals.too_large_item(part.modality.value, index, count.num_embeds, limit)
@@ -97,6 +139,7 @@ class Pictures:
             num_tokens=count.num_tokens,
             num_embeds=count.num_embeds,
             num_wrapper_tokens=count.num_wrapper_tokens,
+            grid=Grid(*grid) if isinstance(grid, tuple) else None,
         )
 
     def _size(self, part: DraftMedia, naming: Naming, index: int) -> tuple[str, tuple[int, int]]:

@@ -55,6 +55,12 @@ class EnginePrompt:
         return len(self.token_ids)
 
     @property
+    def digest(self) -> str:
+        """Stands for all that is asked: equal prompts have it, whichever server and however their pictures came."""
+        names = "\0".join(item.identifier for item in self.items)
+        return digest_128(self.token_ids.tobytes() + f"\0{names}".encode("utf-8", "surrogatepass")).hex()
+
+    @property
     def num_media_tokens(self) -> int:
         """Tokens of the pictures alone."""
         return sum(item.num_tokens for item in self.items)

@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from tessera.core.rendering.prompt import MAX_TOKEN_ID, PromptTokens
 from tessera.core.rendering.unrendered import Reason, Unrendered
 from tessera.core.types import Basis, ModelProfile, PricedItem
 from tessera.emulator import refusals
+from tessera.emulator.bare_items import Grid, grids_of
 from tessera.emulator.pictures import Pictures, PromptItem, SeenPictures
 from tessera.emulator.prompts import (
     NUM_ANSWER_HEAD_TOKENS,
@@ -31,6 +32,8 @@ from tessera.emulator.prompts import (
 )
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.transfer_params import TransferParams, read_transfer_params
+from tessera.engine.roles import Role
 
 MAX_CHOICES = 128
 """``n`` of one request."""
@@ -59,6 +62,8 @@ class Asked:
     stream: bool
     include_usage: bool
     continuous_usage: bool
+    transfer: TransferParams = field(default_factory=TransferParams)
+    """What other servers have done of it, or will do."""
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -83,6 +88,8 @@ class Options(msgspec.Struct):
     max_completion_tokens: Any = None
     temperature: Any = None
     top_p: Any = None
+    kv_transfer_params: Any = None
+    ec_transfer_params: Any = None
 
 
 class NoMemo:
@@ -117,7 +124,9 @@ class Reader:
         draft = dialect.parse(body, PROFILE)
         naming = naming_of(draft, ModelProfile(engine_model=self.settings.engine_model))
         num_messages = _num_messages(options.messages) if is_chat else 0
-        prompts = tuple(self._prompt(draft, parts, naming, num_messages, wall_at) for parts in draft.prompts)
+        transfer = read_transfer_params(options.kv_transfer_params, options.ec_transfer_params)
+        grids = iter(_grids(options.messages) if is_chat else [])
+        prompts = tuple(self._prompt(draft, parts, naming, num_messages, wall_at, grids) for parts in draft.prompts)
         if not prompts:
             raise Refusal("The prompt is empty; send a string or token ids.")
         num_choices = options.n or 1
@@ -134,6 +143,7 @@ class Reader:
             stream=options.stream is True,
             include_usage=stream_options.get("include_usage") is True,
             continuous_usage=stream_options.get("continuous_usage_stats") is True,
+            transfer=transfer,
         )
 
     def _options(self, body: bytes) -> Options:
@@ -163,7 +173,13 @@ class Reader:
             raise refusals.unknown_model(options.model, self.settings.model)
 
     def _prompt(
-        self, draft: Draft, parts: Sequence[DraftPart], naming: Naming, num_messages: int, wall_at: float
+        self,
+        draft: Draft,
+        parts: Sequence[DraftPart],
+        naming: Naming,
+        num_messages: int,
+        wall_at: float,
+        grids: Iterator[Grid],
     ) -> EnginePrompt:
         limit = self.settings.max_model_len
         given = [token_id for part in parts if isinstance(part, DraftTokens) for token_id in part.token_ids]
@@ -172,7 +188,8 @@ class Reader:
         num_text = num_text_tokens(parts) + _num_template_tokens(num_messages)
         if num_text > limit * (MAX_STAND_INS_PER_TOKEN if self.settings.renderer else 1):
             raise refusals.too_long_text(limit)
-        items = Pictures(self.settings, self.seen).items([p for p in parts if isinstance(p, DraftMedia)], naming)
+        media = [part for part in parts if isinstance(part, DraftMedia)]
+        items = Pictures(self.settings, self.seen).items(media, naming, grids)
         tokens = self._rendered(replace(draft, prompts=[list(parts)]), items, wall_at)
         if tokens.reason is None:
             ids, offsets = array("q", tokens.token_ids), tuple(span.offset for span in tokens.spans)
@@ -216,7 +233,9 @@ class Reader:
             return PromptTokens(reason=unrendered.reason)
 
     def _output(self, options: Options, is_chat: bool, num_prompt_tokens: int) -> tuple[int, str]:
-        """Answer tokens and why the answer will end there."""
+        """Answer tokens and why the answer will end there; an encoder's ends with its first, which is none."""
+        if self.settings.profile.role is Role.ENCODE:
+            return 1, "stop"
         limit = self.settings.max_model_len
         asked = options.max_tokens
         if is_chat and options.max_completion_tokens is not None:
@@ -261,6 +280,15 @@ def _num_messages(messages: msgspec.Raw) -> int:
     if not listed:
         raise Refusal("Cannot apply chat template to an empty conversation. Provide at least one message.")
     return len(listed)
+
+
+def _grids(messages: msgspec.Raw) -> list[Grid]:
+    if b"image_embeds" not in bytes(messages):
+        return []
+    try:
+        return grids_of(msgspec.json.decode(messages))
+    except msgspec.DecodeError:
+        return grids_of(json.loads(bytes(messages)))
 
 
 def _num_template_tokens(num_messages: int) -> int:

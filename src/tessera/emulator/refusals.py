@@ -74,6 +74,11 @@ def too_large_item(modality: str, index: int, num_embeds: int, at_most: int) -> 
     return Refusal(message, param=modality)
 
 
+def dead_engine() -> Refusal:
+    """A request to a server whose engine has ended, and the one that has ended it."""
+    return Refusal("EngineCore encountered an issue. See stack trace (above) for the root cause.", status=500)
+
+
 def unknown_token(token_id: int) -> Refusal:
     """A token id that no model has."""
     return Refusal(f"Token id {token_id} is out of vocabulary")

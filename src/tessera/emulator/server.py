@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Self
 
 from aiohttp import web
@@ -14,12 +15,14 @@ from aiohttp import web
 from tessera.emulator.driver import Driver
 from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch, read_fault
 from tessera.emulator.generation import Generation
+from tessera.emulator.handovers import Handovers
 from tessera.emulator.kv_feed import KVFeed
 from tessera.emulator.metrics import CONTENT_TYPE, Metrics
 from tessera.emulator.reading import Reader
 from tessera.emulator.refusals import Refusal
 from tessera.emulator.request_log import RequestLog, RequestRecord
 from tessera.emulator.settings import EmulatorSettings
+from tessera.emulator.transfer_params import Peer
 from tessera.engine.engine import Engine
 from tessera.engine.events import CacheCounters, EngineFacts
 
@@ -31,6 +34,10 @@ SHUTDOWN_S = 0.5
 MAX_ANSWER_S = 600.0
 """How long an answer may go on whose server refuses new connections."""
 BACKLOG = 1024
+DYING_S = 0.05
+"""What the answer that tells of the end gets to leave."""
+ANY_ADDRESS = ("0.0.0.0", "::")
+LOOPBACK = "127.0.0.1"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -56,6 +63,10 @@ class Emulator:
         self._site: web.SockSite | None = None
         self._lifting: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[list[None]] | None = None
+        self._handovers: Handovers | None = None
+        self._dying: asyncio.Task[None] | None = None
+        self.died = asyncio.Event()
+        """Set when a request has ended the process, which a server that shares one with others cannot do."""
 
     @property
     def port(self) -> int:
@@ -87,10 +98,17 @@ class Emulator:
         if settings.kv_events:
             topic = f"kv@{settings.host}:{self.port}@{settings.model}"
             self._kv_feed = KVFeed(settings, settings.kv_events, topic=topic)
-        engine = Engine(settings.profile, tells_kv_events=settings.kv_events is not None)
+        profile = settings.profile
+        if settings.embeddings_folder is not None:
+            profile = replace(profile, embedding_store_bytes=0)
+        engine = Engine(profile, tells_kv_events=settings.kv_events is not None)
         self._driver = Driver(engine, self.metrics, speed=settings.speed, kv_feed=self._kv_feed)
         self.metrics.process_started(time.time())
-        generation = Generation(settings, self._reader, self._driver, self.faults, self.log)
+        own = Peer(LOOPBACK if settings.host in ANY_ADDRESS else settings.host, self.port)
+        self._handovers = Handovers(settings, self._driver, own)
+        generation = Generation(
+            settings, self._reader, self._driver, self._handovers, self.faults, self.log, on_death=self._die
+        )
         self._runner = web.AppRunner(
             self._application(generation),
             access_log=None,
@@ -107,6 +125,10 @@ class Emulator:
             self._lifting.cancel()
         if self._closing:
             self._closing.cancel()
+        if self._dying and self._dying is not asyncio.current_task():
+            self._dying.cancel()
+        if self._handovers:
+            await self._handovers.close()
         if self._runner:
             await self._runner.cleanup()
         if self._driver:
@@ -115,6 +137,16 @@ class Emulator:
             await self._kv_feed.close()
         if self._socket:
             self._socket.close()
+
+    def _die(self) -> None:
+        """End as a process does whose engine is gone: soon, and with it all that it answers."""
+        if self._dying is None:
+            self._dying = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        await asyncio.sleep(DYING_S)
+        await self.stop()
+        self.died.set()
 
     async def __aenter__(self) -> Self:
         try:
@@ -194,6 +226,9 @@ class Emulator:
                 web.get("/emulator/facts", self._facts),
                 web.get("/emulator/faults", self._show_fault),
                 web.post("/emulator/faults", self._turn_fault),
+                web.get("/emulator/ec/{identifier}", self._embeddings),
+                web.get("/emulator/kv/{request_id}", self._kv),
+                web.delete("/emulator/kv/{request_id}", self._release_kv),
                 web.delete("/emulator/faults", self._mend),
             ]
         )
@@ -260,6 +295,26 @@ class Emulator:
             {name: each._asdict() if isinstance(each, CacheCounters) else each for name, each in rows}
         )
 
+    async def _embeddings(self, request: web.Request) -> web.Response:
+        """What a peer is told of an item's embeddings."""
+        assert self._handovers is not None
+        identifier = request.match_info["identifier"]
+        num_embeds = self._handovers.num_stored_embeds(identifier)
+        if num_embeds is None:
+            raise Refusal(f"no embeddings of {identifier[:64]!r} are kept here", status=404)
+        return web.json_response(self._handovers.description(identifier, num_embeds))
+
+    async def _kv(self, request: web.Request) -> web.Response:
+        """What a peer is told of a prompt's KV; it is kept on for the peer to pull."""
+        request_id = request.match_info["request_id"]
+        num_tokens = self._running.renew_lease(request_id, self.settings.kv_lease_s)
+        if not num_tokens:
+            raise Refusal(f"no KV of request {request_id[:64]!r} is kept here", status=404)
+        return web.json_response({"request_id": request_id, "num_tokens": num_tokens})
+
+    async def _release_kv(self, request: web.Request) -> web.Response:
+        return web.json_response({"released": self._running.release_kv(request.match_info["request_id"])})
+
     async def _show_fault(self, _: web.Request) -> web.Response:
         return web.json_response(self.faults.as_json())
 
@@ -314,12 +369,19 @@ def _bound(host: str, port: int) -> socket.socket:
     return bound
 
 
-async def run(settings: EmulatorSettings, *, say: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``say`` gets one JSON line, ``{"ready": true, "ports": {"http": PORT, ...}}``."""
+async def run(settings: EmulatorSettings, *, say: Callable[[str], None]) -> bool:
+    """Serve until SIGTERM or SIGINT, or until a request ends the process, which is false.
+
+    ``say`` gets one JSON line, ``{"ready": true, "ports": {"http": PORT, ...}}``.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with Emulator(settings) as emulator:
         say(json.dumps({"ready": True, "ports": emulator.ports}))
-        await stopping.wait()
+        ends = [asyncio.create_task(event.wait()) for event in (stopping, emulator.died)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        return not emulator.died.is_set()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.family import Family
@@ -9,6 +10,7 @@ from tessera.core.matching.block_keys import HashAlgorithm
 from tessera.core.pricing.qwen_vl import Qwen3VL
 from tessera.core.rendering.prompt import PromptRenderer
 from tessera.engine.profiles import PROFILES, EngineProfile
+from tessera.engine.roles import Role
 
 SLOWEST = 1e-6
 """The least speed."""
@@ -59,6 +61,12 @@ class EmulatorSettings:
     """Width and height of every picture that is only a link: the emulator fetches nothing."""
     kv_events: KVEventSettings | None = None
     """Nothing: KV events are not published."""
+    embeddings_folder: Path | None = None
+    """Where encoders and their consumers keep embeddings (vLLM's ``ECExampleConnector``). Nothing: each encoder keeps
+    them in host memory and tells its address, which consumers ask (``ECCPUConnector`` with NIXL)."""
+    kv_lease_s: float = 30.0
+    """How long KV is kept for a peer to pull, on the clock, whatever the speed: renewed when the peer asks for it.
+    Source: vLLM 0.32's ``kv_lease_duration``."""
 
     def __post_init__(self) -> None:
         """Refuse what no server could be; raises ConfigError with every problem."""
@@ -71,6 +79,7 @@ class EmulatorSettings:
             "max_model_len": (1, longest),
             "max_images": (0, math.inf),
             "num_answer_tokens": (1, math.inf),
+            "kv_lease_s": (0.001, math.inf),
         }
         found = {name: getattr(self, name) for name in ranges}
         problems = [
@@ -88,5 +97,7 @@ class EmulatorSettings:
 
     @property
     def num_cache_tokens(self) -> int:
-        """Tokens that the KV cache holds."""
+        """Tokens that the KV cache holds; one that only encodes has no such limit."""
+        if self.profile.role is Role.ENCODE:
+            return self.profile.model.max_model_len
         return self.profile.num_blocks * self.profile.block_size

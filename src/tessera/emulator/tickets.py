@@ -1,10 +1,11 @@
 """What does one HTTP request have in the engine, and how much of it was taken?"""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tessera.emulator.prompts import EnginePrompt
+from tessera.engine.events import FailureReason
 from tessera.engine.requests import EngineRequest
 
 
@@ -18,6 +19,15 @@ class NewToken(NamedTuple):
     """Why the choice ended, on its last token."""
 
 
+class WorkFailed(Exception):
+    """The engine gives a work up."""
+
+    def __init__(self, reason: FailureReason) -> None:
+        """``reason`` is the engine's."""
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Work:
     """One prompt in the engine, with all its choices."""
 
@@ -28,6 +38,7 @@ class Work:
         "last_token_at",
         "num_cached_tokens",
         "num_produced",
+        "on_pulled",
         "prompt",
         "request",
     )
@@ -51,8 +62,10 @@ class Work:
         """When those came last."""
         self.num_cached_tokens = 0
         """Prompt tokens that the engine found in its KV cache; known when it has finished."""
-        self.failure: str | None = None
+        self.failure: FailureReason | None = None
         """Why the engine would not have it."""
+        self.on_pulled: Callable[[], None] = lambda: None
+        """Called when the KV that a peer kept for it has come."""
 
 
 class Ticket:
@@ -75,10 +88,15 @@ class Ticket:
         return sum(work.num_cached_tokens for work in self.works)
 
     async def next_tokens(self, at_most: int | None = None) -> list[NewToken]:
-        """Wait for tokens that were not taken yet; at least one, in the order of the choices."""
+        """Wait for tokens that were not taken yet; at least one, in the order of the choices.
+
+        Raises:
+            WorkFailed: the engine has given one of the works up.
+        """
         while not (tokens := self._take(at_most)):
-            failures = [work.failure for work in self.works if work.failure]
-            assert not failures, f"the engine refuses what was read as servable: {failures[0]}"
+            for work in self.works:
+                if work.failure:
+                    raise WorkFailed(work.failure)
             self.changed.clear()
             await self.changed.wait()
         return tokens

@@ -23,6 +23,10 @@ class EmbeddingStore:
     def __contains__(self, identifier: str) -> bool:
         return identifier in self._size_of
 
+    def bytes_of(self, identifier: str) -> int | None:
+        """What an item takes; nothing where it is not there."""
+        return self._size_of.get(identifier)
+
     def put(self, identifier: str, num_bytes: int) -> None:
         """Keep an item; evict what must go for it. One that is there stays where it is in the row."""
         if identifier in self._size_of or num_bytes > self.max_bytes:

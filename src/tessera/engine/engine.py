@@ -139,23 +139,18 @@ class Engine:
             num_transferred_bytes=self._transfers.num_bytes,
         )
 
-    def has_embeddings(self, identifier: str, at: float) -> bool:
-        """Whether host memory has an item's embeddings: for peers where it only encodes, else for itself."""
+    def stored_embeddings_bytes(self, identifier: str, at: float) -> int | None:
+        """What an item's embeddings take in host memory, for peers or from them; nothing where it has none."""
         self._run(at)
-        return identifier in self._fetches.store
+        return self._fetches.store.bytes_of(identifier)
 
-    def lease_ends_at(self, request_id: str, at: float) -> float | None:
-        """Until when a finished request's KV is kept for a peer; nothing where it is not."""
-        self._run(at)
-        return self._leases.end_of(request_id)
-
-    def renew_lease(self, request_id: str, ends_at: float, at: float) -> bool:
-        """Keep a finished request's KV until then: its peer is about to pull; false where it is not kept any more."""
+    def renew_lease(self, request_id: str, ends_at: float, at: float) -> int:
+        """Keep a finished request's KV until then, since a peer is about to pull it; its tokens, 0 where it is gone."""
         self._run(at)
         if self._leases.end_of(request_id) is None:
-            return False
+            return 0
         self._leases.add(request_id, ends_at)
-        return True
+        return self._scheduler.leased[request_id].num_computed
 
     def release_kv(self, request_id: str, at: float) -> bool:
         """The peer has pulled a finished request's KV; false where it is not kept any more."""

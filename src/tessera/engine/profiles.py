@@ -311,6 +311,13 @@ def encoder_of(profile: EngineProfile, num_gpus: int = 1) -> EngineProfile:
     )
 
 
+def with_role(profile: EngineProfile, role: Role) -> EngineProfile:
+    """The same hardware and model in another role."""
+    if role is profile.role:
+        return profile
+    return encoder_of(profile, profile.num_gpus) if role is Role.ENCODE else replace(profile, role=role)
+
+
 _FITTED: Final = EngineProfile(
     name="h200-tp2-qwen3-vl-32b",
     hardware=H200,

@@ -10,7 +10,7 @@ from tessera.core.plugin import Range, plugin
 from tessera.core.pricing import frames
 from tessera.core.pricing.processor_settings import for_video, pixel_limits, positive, scoped
 from tessera.core.pricing.sizes import flag
-from tessera.core.pricing.smart_resize import num_cells, num_cells_of_frames
+from tessera.core.pricing.smart_resize import cells, num_cells, num_cells_of_frames
 
 NUM_WRAPPER_TOKENS = 2
 """``<|vision_start|>`` and ``<|vision_end|>``, which the chat template puts around each item."""
@@ -150,10 +150,22 @@ class Qwen2VL(Family):
         >>> Qwen2VL().image(1280, 720)
         Count(num_tokens=1196, num_embeds=1196, num_wrapper_tokens=2)
         """
-        cells = num_cells(width, height, self._unit, self.min_pixels, self.max_pixels)
-        if isinstance(cells, Refused):
-            return cells
-        return Count(num_tokens=cells, num_embeds=cells, num_wrapper_tokens=NUM_WRAPPER_TOKENS)
+        number = num_cells(width, height, self._unit, self.min_pixels, self.max_pixels)
+        if isinstance(number, Refused):
+            return number
+        return Count(num_tokens=number, num_embeds=number, num_wrapper_tokens=NUM_WRAPPER_TOKENS)
+
+    def grid(self, width: int, height: int) -> tuple[int, int, int] | Refused:
+        """Pairs of frames, rows and columns of a picture's patches: the processor's ``image_grid_thw``.
+
+        >>> Qwen3VL().grid(1280, 720)
+        (1, 44, 80)
+        """
+        found = cells(width, height, self._unit, self.min_pixels, self.max_pixels)
+        if isinstance(found, Refused):
+            return found
+        columns, rows = found
+        return 1, rows * self.merge_size, columns * self.merge_size
 
     def video(self, info: VideoInfo) -> Count | Refused:
         """``columns x rows`` cells for every group of frames; a clip of unknown rate is refused.

@@ -13,15 +13,25 @@ LARGEST_SIDE = 1 << 40
 
 
 def num_cells(width: int, height: int, unit: int, min_pixels: int, max_pixels: int) -> int | Refused:
-    """``columns x rows`` of a picture whose sides become whole cells of ``unit`` pixels and whose area fits the limits.
-
-    A side rounds half to even, as Python's ``round`` does. The area of what comes
-    out is at most ``max_pixels``, except that a side is never less than one cell.
-    Swapping the sides changes nothing.
-    Source: transformers 5.18.0, Qwen2VLImageProcessor.
+    """``columns x rows`` of a picture: see ``cells``.
 
     >>> num_cells(1280, 720, 32, 65_536, 16_777_216)
     880
+    """
+    found = cells(width, height, unit, min_pixels, max_pixels)
+    return found if isinstance(found, Refused) else found[0] * found[1]
+
+
+def cells(width: int, height: int, unit: int, min_pixels: int, max_pixels: int) -> tuple[int, int] | Refused:
+    """Columns and rows of a picture whose sides become whole cells of ``unit`` pixels and whose area fits the limits.
+
+    A side rounds half to even, as Python's ``round`` does. The area of what comes
+    out is at most ``max_pixels``, except that a side is never less than one cell.
+    Swapping the sides swaps the cells.
+    Source: transformers 5.18.0, Qwen2VLImageProcessor.
+
+    >>> cells(1280, 720, 32, 65_536, 16_777_216)
+    (40, 22)
     """
     if not (0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE):
         return no_sides(width, height)
@@ -32,11 +42,11 @@ def num_cells(width: int, height: int, unit: int, min_pixels: int, max_pixels: i
     area = columns * rows * unit * unit
     if area > max_pixels:
         shrink = math.sqrt(width * height / max_pixels)
-        return max(1, math.floor(width / shrink / unit)) * max(1, math.floor(height / shrink / unit))
+        return max(1, math.floor(width / shrink / unit)), max(1, math.floor(height / shrink / unit))
     if area < min_pixels:
         grow = math.sqrt(min_pixels / (width * height))
-        return math.ceil(width * grow / unit) * math.ceil(height * grow / unit)
-    return columns * rows
+        return math.ceil(width * grow / unit), math.ceil(height * grow / unit)
+    return columns, rows
 
 
 def num_cells_of_frames(
