@@ -51,11 +51,34 @@ def test_a_profile_a_model_folder_and_kv_events(model_folder: Path) -> None:
         assert (taken.exit_code, "in use" in taken.stderr) == (2, True)
 
 
+def test_a_picture_that_nobody_has_ends_the_process() -> None:
+    command = [sys.executable, "-m", "tessera.cli.main", "emulate", "--port", "0", "--role", "prefill-decode"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        url = f"http://127.0.0.1:{json.loads(process.stdout.readline())['ports']['http']}"
+        picture = {"type": "image_embeds", "image_embeds": {"image_grid_thw": [1, 44, 80]}, "uuid": "never-stored"}
+        body = {"messages": [{"role": "user", "content": [picture]}], "max_tokens": 1}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body).status_code == 500
+        assert process.wait(30) == 1
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/health")
+        assert process.stderr is not None
+        assert "The engine is dead" in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait(10)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (("--profile", "h300"), r"--profile: got 'h300', expected one of h200-tp2-qwen3-vl-32b, "),
         (("--model-dir", "/nowhere"), r"/nowhere is no folder"),
+        (
+            ("--profile", "h200-tp1-qwen3-vl-32b-encoder", "--role", "decode"),
+            r"--role: got 'decode', but h200-tp1-qwen3-vl-32b-encoder has no language model",
+        ),
     ],
 )
 def test_what_cannot_be_emulated_is_said_before_it_starts(options: tuple[str, ...], problem: str) -> None:

@@ -101,6 +101,8 @@ def _profile(name: str, role: Role | None) -> EngineProfile:
     if name not in PROFILES:
         raise ConfigError([Problem("--profile", f"got {name!r}, expected one of {', '.join(PROFILES)}")])
     profile = PROFILES[name]
-    if role not in (None, profile.role) and profile.role is Role.ENCODE:
-        raise ConfigError([Problem("--role", f"got {role!r}, but {name} has no language model; name another profile")])
+    if role is not None and role is not profile.role is Role.ENCODE:
+        raise ConfigError(
+            [Problem("--role", f"got {role.value!r}, but {name} has no language model; name another profile")]
+        )
     return with_role(profile, role) if role else profile

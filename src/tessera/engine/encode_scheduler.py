@@ -35,6 +35,7 @@ class EncodeScheduler:
         self.kv = KVCache(1, profile.block_size)
         self.decodes = Decodes(profile.block_size)
         self.pulling: dict[Sequence, None] = {}
+        self.arrived: deque[Sequence] = deque()
         self.pulls: list[tuple[Sequence, int]] = []
         self.leased: dict[str, Sequence] = {}
         self.external_counters = CacheCounters(0, 0)

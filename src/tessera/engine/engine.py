@@ -122,7 +122,7 @@ class Engine:
         num_steps = self._num_steps_unaccounted(at)
         num_decoded = num_steps * scheduler.decodes.num_sequences
         return EngineFacts(
-            num_waiting=len(scheduler.waiting) + self._num_deferred,
+            num_waiting=len(scheduler.waiting) + len(scheduler.arrived) + self._num_deferred,
             num_running=len(scheduler.running),
             kv_usage_fraction=self._num_used_blocks(num_steps) / self.profile.num_blocks,
             num_blocks=self.profile.num_blocks,
@@ -235,7 +235,7 @@ class Engine:
         for sequence in ticket.sequences:
             if sequence in scheduler.running:
                 self._aborted.append(sequence)
-            elif sequence in scheduler.pulling or sequence in scheduler.waiting:
+            elif sequence in scheduler.pulling or sequence in scheduler.arrived or sequence in scheduler.waiting:
                 scheduler.drop(sequence)
         if ticket.sequences:
             self._cut(at)
@@ -320,6 +320,9 @@ class Engine:
                 del self._tickets[ticket.request.request_id]
                 self._told.failed(ticket, at, FailureReason.ITEM_LOST)
                 self._leave(ticket, at)
+        if lost and self._stretch is None:
+            # What was made ready for the lost ones has kept others out.
+            self._start(at)
 
     def _cut(self, at: float) -> None:
         if self._stretch:

@@ -1,6 +1,7 @@
 """What goes into the next step? Decodes first, then prefill chunks, then whoever waits, first come first served."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tessera.engine.costs import Costs, num_prefill_pairs
@@ -39,6 +40,9 @@ class Scheduler:
         """In order of admission."""
         self.pulling: dict[Sequence, None] = {}
         """Sequences that hold blocks for KV which a peer sends."""
+        self.arrived: deque[Sequence] = deque()
+        """Those whose KV has come. They are admitted before all who wait: behind one that has no room they would keep
+        their blocks for ever."""
         self.pulls: list[tuple[Sequence, int]] = []
         """Those of the step that was put together last, with the tokens to pull; whoever asks for them takes them."""
         self.lost: list[Sequence] = []
@@ -72,7 +76,7 @@ class Scheduler:
             self._preempt_last()
         budget = self._continue_prefills(self._profile.max_num_batched_tokens - decodes.num_sequences)
         has_preempted = self.num_preemptions > num_preemptions
-        if not has_preempted:
+        if not has_preempted or not self.running:
             self._admit(budget)
         if not self._chunks and not decodes.num_sequences:
             return None
@@ -129,18 +133,21 @@ class Scheduler:
             return
         if sequence in self.pulling:
             del self.pulling[sequence]
+        elif sequence in self.arrived:
+            self.arrived.remove(sequence)
         else:
             self.waiting.remove(sequence)
+        # What was made ready for it before an item turned out to be lost.
         self.encoding.release_all(sequence)
         if sequence.holding.num_blocks:
             self.kv.release_reserved(sequence.holding, sequence.num_computed)
 
     def pulled(self, sequence: Sequence) -> None:
-        """All KV that a peer kept for a sequence has come: it is the next to be admitted."""
+        """All KV that a peer kept for a sequence has come."""
         del self.pulling[sequence]
         sequence.num_computed = sequence.num_remote
         sequence.num_remote = 0
-        self.waiting.appendleft(sequence)
+        self.arrived.append(sequence)
 
     def release_lease(self, request_id: str) -> bool:
         """Let go of the blocks that are kept for a peer; false where none are."""
@@ -193,19 +200,26 @@ class Scheduler:
         return True
 
     def _admit(self, budget: int) -> None:
-        while self.waiting and budget > 0 and len(self.running) < self._profile.max_num_seqs:
-            sequence = self.waiting[0]
-            # One whose KV was pulled has its blocks.
-            is_pulled = sequence.holding.num_blocks > 0
-            num_new = self._reach(sequence, budget) if is_pulled else self._take_blocks(sequence, budget)
+        for queue, reach in ((self.arrived, self._reach), (self.waiting, self._take_blocks)):
+            budget = self._admit_from(queue, reach, budget)
+
+    def _admit_from(self, queue: deque[Sequence], reach: Callable[[Sequence, int], int | None], budget: int) -> int:
+        """Admit who is first until one cannot go ahead; what is left of the budget.
+
+        ``reach`` says how many tokens the first can compute, or nothing where it has left the queue instead.
+        """
+        while queue and budget > 0 and len(self.running) < self._profile.max_num_seqs:
+            sequence = queue[0]
+            num_new = reach(sequence, budget)
             if num_new is None:
                 continue
             if not num_new:
                 break
-            self.waiting.popleft()
+            queue.popleft()
             self.running[sequence] = None
             self._add_chunk(sequence, num_new)
             budget -= num_new
+        return budget
 
     def _take_blocks(self, sequence: Sequence, budget: int) -> int | None:
         """Tokens that the head of the queue can compute now; nothing where it has left the queue instead."""
