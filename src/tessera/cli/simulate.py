@@ -10,12 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tessera.cli.options import Format, FormatOption, err, out, print_json, said_plainly
+from tessera.cli.topology import TOPOLOGY, compare_topologies
 from tessera.core.errors import ConfigError, Problem
 from tessera.sim.plot import check, draw
 from tessera.sim.policies import shipped_policies
 from tessera.sim.report import report_of
 from tessera.sim.run import Row, perform, runs_of
 from tessera.sim.scenario import Scenario, load_scenario, shipped_scenarios
+from tessera.sim.topology import TOPOLOGIES, WORKLOADS
 
 MAX_STEPS = 1000
 """Numbers that one range may stand for."""
@@ -23,7 +25,11 @@ MAX_STEPS = 1000
 
 def simulate(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Shipped scenarios or scenario files.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Shipped scenarios or scenario files; or `topology`, and the workloads and topologies to compare.",
+            show_default=False,
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -55,10 +61,14 @@ def simulate(
         tessera simulate article
         tessera simulate never-repeated --policy llm-d-multimodal --policy my.yaml --rates 40:60:10 --seeds 3
         tessera simulate question-first --plot question-first.png
+        tessera simulate topology 2x4k
     """
     with said_plainly():
         if list_:
             _print_list()
+            return
+        if scenarios and scenarios[0] == TOPOLOGY:
+            compare_topologies(scenarios[1:], policy, rates, seeds, jobs or os.cpu_count() or 1, format_)
             return
         if not scenarios:
             raise ConfigError([Problem("", "name a scenario or a file; --list shows what is shipped")])
@@ -145,6 +155,7 @@ def _print_list() -> None:
         table.add_row(name, scenario.document.description, str(len(scenario.policies)))
     out.print(table)
     out.print("policies: " + ", ".join(shipped_policies()))
+    out.print(f"topology: {', '.join(TOPOLOGIES)}; with {', '.join(WORKLOADS)}", markup=False)
 
 
 _COLUMNS = {

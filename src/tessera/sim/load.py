@@ -1,16 +1,27 @@
 """When is the next stage's turn, and what does it ask?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 from tessera.engine.events import EngineFacts
-from tessera.sim.client import Client, Sent
+from tessera.sim.client import Sent
 from tessera.sim.content import Ask
 from tessera.sim.kernel import Kernel
 from tessera.sim.load_stages import LoadStage, Spacing, offsets
 from tessera.sim.servers import Server
 from tessera.sim.workload import Workload
+
+
+class Sender(Protocol):
+    """Who sends for the load generator."""
+
+    on_end: Callable[[Sent], None]
+    """Told of each request that is over."""
+
+    def send(self, ask: Ask, stage: int) -> Sent:
+        """Send a request now."""
 
 
 @dataclass(slots=True)
@@ -34,7 +45,7 @@ class LoadGenerator:
     def __init__(
         self,
         kernel: Kernel,
-        client: Client,
+        client: Sender,
         servers: Sequence[Server],
         workload: Workload,
         stages: Sequence[LoadStage],

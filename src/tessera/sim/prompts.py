@@ -11,7 +11,7 @@ from tessera.core.family import Count, Family
 from tessera.core.pickers.pinned_connection import CONNECTION_HEADER
 from tessera.core.router import Router
 from tessera.core.types import InferenceRequest, ModelProfile
-from tessera.engine.requests import EngineRequest, MediaSegment, Segment, TextSegment
+from tessera.engine.requests import ALONE, EngineRequest, Handover, MediaSegment, Segment, TextSegment
 from tessera.sim.content import BYTES_PER_TOKEN, PATH, Ask, Image, Message, body_of
 
 MAX_REMEMBERED: Final = 8192
@@ -32,9 +32,9 @@ class Seen:
         headers = {CONNECTION_HEADER: connection}
         return replace(self.request, request_id=request_id, at=at, wall_at=at, headers=headers)
 
-    def engaged(self, request_id: str) -> EngineRequest:
-        """The request as it reaches an engine."""
-        return EngineRequest(request_id, self.segments, self.num_output_tokens)
+    def engaged(self, request_id: str, handover: Handover = ALONE) -> EngineRequest:
+        """The request as it reaches an engine, which does what others have not done."""
+        return EngineRequest(request_id, self.segments, self.num_output_tokens, handover=handover)
 
 
 class Prompts:

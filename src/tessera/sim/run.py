@@ -69,13 +69,13 @@ def perform(runs: Sequence[Run], num_jobs: int) -> Iterator[tuple[Run, list[Row]
     # Long runs first, so that no core is left alone with one at the end.
     ordered = sorted(runs, key=lambda run: -run.num_requests)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=begin_worker) as pool:
         pending = {pool.submit(simulate, run): run for run in ordered}
         for done in as_completed(pending):
             yield pending[done], done.result()
 
 
-def _begin_worker() -> None:
+def begin_worker() -> None:
     """Set a worker process up: it ends with its parent, however that ends, and its collector looks seldom."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # As in ``tessera serve``: almost all of a run lives until its end.

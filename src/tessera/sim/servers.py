@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from tessera.core.facts import Load, Scraped
 from tessera.core.types import Endpoint
 from tessera.engine.engine import Engine
-from tessera.engine.events import EngineFacts, Failed, Finished, FirstToken, RequestEvent
+from tessera.engine.events import EngineFacts, Failed, Finished, FirstToken, KVPulled, RequestEvent
 from tessera.engine.requests import EngineRequest
 from tessera.sim.kernel import Kernel
 
@@ -61,6 +61,16 @@ class Server:
         self.engine.abort(request_id, self._kernel.now)
         self._arm()
 
+    def release_kv(self, request_id: str) -> None:
+        """A peer has pulled the KV that is kept of a request."""
+        self._keep_page()
+        self.engine.release_kv(request_id, self._kernel.now)
+        self._arm()
+
+    def keeps_embeddings(self, identifier: str) -> bool:
+        """Whether its host memory has an item's embeddings."""
+        return self.engine.stored_embeddings_bytes(identifier, self._kernel.now) is not None
+
     def scraped(self, *, with_counter: bool) -> Scraped | None:
         """The page of the last scrape instant; nothing where that was told before.
 
@@ -109,7 +119,7 @@ class Server:
         if self.engine.next_at == now:
             self._keep_page()
             for event in self.engine.advance(now):
-                assert isinstance(event, FirstToken | Finished | Failed), "KV events are not asked for"
+                assert isinstance(event, FirstToken | Finished | Failed | KVPulled), "KV events are not asked for"
                 self.on_event(event)
 
     def _arm(self) -> None:
