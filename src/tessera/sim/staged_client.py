@@ -1,11 +1,7 @@
-"""How does a request go through the stages of a fleet, and when does its client see what?
+"""How does a request go through the stages of a fleet, and when does its client see what?"""
 
-Encode, prefill and decode follow each other as the sidecar before a decode server has
-them: every item is encoded at once, then the prompt is computed, then it is answered.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from tessera.core.types import Ending, Usage
@@ -16,6 +12,7 @@ from tessera.sim.content import Ask
 from tessera.sim.kernel import Action, Kernel
 from tessera.sim.pools import Placed, Pools, encode_leg, prefill_leg
 from tessera.sim.prompts import Prompts, Seen
+from tessera.sim.road import EncodeLeg, Leg, PromptLeg, Road
 from tessera.sim.servers import Server
 
 KV_LEASE_S = 300.0
@@ -39,11 +36,9 @@ class _Journey:
     sent: Sent
     seen: Seen
     placed: Placed
-    num_encoding: int = 0
-    """Items whose encoders have not answered."""
-    encoded: dict[str, Server] = field(default_factory=dict)
-    """Who has encoded which item, by identifier."""
-    is_prefilled: bool = False
+    items: Sequence[MediaSegment]
+    """The distinct ones."""
+    road: Road
     is_kv_kept: bool = False
     """Whether the prefill keeps blocks for the decode."""
 
@@ -51,25 +46,29 @@ class _Journey:
 class StagedClient:
     """Sends, waits for ever, and notes what it saw.
 
-    An item whose encoder fails is encoded where the prompt is computed, a prompt whose
-    prefill fails is computed where it is answered.
+    An item whose encoder fails, or does not keep its embeddings, is encoded where the
+    prompt is computed; a prompt whose prefill fails is computed where it is answered.
     """
 
-    def __init__(self, kernel: Kernel, pools: Pools, prompts: Prompts, hops: Hops) -> None:
+    def __init__(
+        self, kernel: Kernel, pools: Pools, prompts: Prompts, hops: Hops, *, decodes_bare: bool = False
+    ) -> None:
+        """Sends to ``pools``; ``decodes_bare``: pictures of a prompt that another has computed are only named."""
         self._kernel = kernel
         self._pools = pools
         self._prompts = prompts
         self._hops = hops
+        self._decodes_bare = decodes_bare
         self._ids = (f"r{number}" for number in count())
-        self._journey_of: dict[str, _Journey] = {}
-        """By the id of each leg that a server has."""
+        self._legs: dict[str, tuple[_Journey, Leg]] = {}
+        """By the id under which a server has them."""
         self.on_end: Callable[[Sent], None] = lambda sent: None
         """Told of each request that is over."""
 
     @property
     def num_in_flight(self) -> int:
-        """Legs that are with a server."""
-        return len(self._journey_of)
+        """Legs that have begun and are not over."""
+        return len(self._legs)
 
     def send(self, ask: Ask, stage: int) -> Sent:
         """Send a request now."""
@@ -81,92 +80,75 @@ class StagedClient:
             self._kernel.at(now, lambda: self._end(sent, Ending.REJECTED))
             return sent
         sent.endpoint_id = placed.decode.endpoint.id
-        journey = _Journey(sent, seen, placed)
-        if placed.encoders:
-            self._encode(journey)
-        else:
-            self._compute(journey)
+        items = {each.identifier: each for each in seen.segments if isinstance(each, MediaSegment)}
+        journey = _Journey(sent, seen, placed, list(items.values()), Road(placed))
+        self._begin(journey, journey.road.start())
         return sent
 
     def hear(self, event: RequestEvent) -> None:
         """An engine tells something, now."""
-        journey = self._journey_of.get(event.request_id)
-        if journey is None:
+        found = self._legs.get(event.request_id)
+        if found is None:
             return
-        is_decode = event.request_id == journey.sent.id
+        journey, leg = found
         match event:
             case FirstToken():
                 self._pools.first_token(event.request_id, event.at)
-                if is_decode:
+                if leg is PromptLeg.DECODE:
                     journey.sent.first_at = event.at
                     self._give_back(journey)
             case KVPulled():
                 self._give_back(journey)
             case Finished() | Failed():
-                del self._journey_of[event.request_id]
-                is_done = isinstance(event, Finished)
-                usage = _usage(event) if isinstance(event, Finished) else None
-                self._pools.ended(event.request_id, Ending.FINISHED if is_done else Ending.FAILED, event.at, usage)
-                self._follow(journey, event.request_id, is_done=is_done)
+                del self._legs[event.request_id]
+                self._over(journey, leg, event)
 
-    def _follow(self, journey: _Journey, leg: str, *, is_done: bool) -> None:
-        """What comes behind a leg that is over."""
-        if leg == journey.sent.id:
+    def _over(self, journey: _Journey, leg: Leg, event: Finished | Failed) -> None:
+        """A leg is over: the router knows, and what comes behind it begins when its answer is there."""
+        is_done = isinstance(event, Finished)
+        ending = Ending.FINISHED if is_done else Ending.FAILED
+        usage = _usage(event) if isinstance(event, Finished) else None
+        self._pools.ended(event.request_id, ending, event.at, usage)
+        if leg is PromptLeg.DECODE:
             self._give_back(journey)
-            self._end(journey.sent, Ending.FINISHED if is_done else Ending.FAILED)
-        elif leg == prefill_leg(journey.sent.id):
-            journey.is_prefilled = journey.is_kv_kept = is_done
-            self._later(self._hops.network_s, lambda: self._decode(journey))
-        else:
-            index = int(leg.rpartition("/")[2])
-            if is_done:
-                journey.encoded[self._item(journey, index).identifier] = journey.placed.encoders[index]
-            self._later(self._hops.network_s, lambda: self._encoded(journey))
-
-    def _encode(self, journey: _Journey) -> None:
-        """Every item at once."""
-        journey.num_encoding = len(journey.placed.encoders)
-        for index, encoder in journey.placed.encoders.items():
-            leg = encode_leg(journey.sent.id, index)
-            request = EngineRequest(leg, (self._item(journey, index),), num_output_tokens=1)
-            self._begin(journey, encoder, request, is_away=True)
-
-    def _encoded(self, journey: _Journey) -> None:
-        journey.num_encoding -= 1
-        if not journey.num_encoding:
-            self._compute(journey)
-
-    def _compute(self, journey: _Journey) -> None:
-        """The prompt: where it is answered, or before."""
-        prefill = journey.placed.prefill
-        if prefill is None:
-            self._decode(journey)
+            self._end(journey.sent, ending)
             return
-        handover = Handover(fetched=self._kept(journey), kv_lease_s=KV_LEASE_S)
-        leg = prefill_leg(journey.sent.id)
-        request = EngineRequest(leg, journey.seen.segments, num_output_tokens=1, handover=handover)
-        self._begin(journey, prefill, request, is_away=True)
+        journey.is_kv_kept |= leg is PromptLeg.PREFILL and is_done
+        self._later(self._hops.network_s, lambda: self._begin(journey, journey.road.ended(leg, is_done=is_done)))
 
-    def _decode(self, journey: _Journey) -> None:
-        handover = ALONE
-        if journey.is_prefilled:
-            num_tokens = sum(segment.num_tokens for segment in journey.seen.segments)
-            handover = Handover(num_remote_tokens=num_tokens)
-        elif journey.placed.prefill is None and journey.encoded:
-            handover = Handover(fetched=self._kept(journey))
-        request = journey.seen.engaged(journey.sent.id, handover)
-        self._begin(journey, journey.placed.decode, request, is_away=False)
+    def _begin(self, journey: _Journey, legs: Sequence[Leg]) -> None:
+        """Begin legs, behind the sidecar if there is one."""
+        placed = journey.placed
+        sidecar_s = self._hops.sidecar_s if placed.encoders or placed.prefill is not None else 0.0
+        for leg in legs:
+            server, request = self._asked(journey, leg)
+            self._legs[request.request_id] = journey, leg
+            hop_s = 0.0 if leg is PromptLeg.DECODE else self._hops.network_s
+            self._later(sidecar_s + hop_s, _submission(server, request))
 
-    def _begin(self, journey: _Journey, server: Server, request: EngineRequest, *, is_away: bool) -> None:
-        """Begin a leg, behind the sidecar if there is one."""
-        has_sidecar = journey.placed.encoders or journey.placed.prefill is not None
-        delay_s = (self._hops.sidecar_s if has_sidecar else 0.0) + (self._hops.network_s if is_away else 0.0)
-        self._journey_of[request.request_id] = journey
-        self._later(delay_s, lambda: server.submit(request))
+    def _asked(self, journey: _Journey, leg: Leg) -> tuple[Server, EngineRequest]:
+        """Who is asked what in a leg."""
+        sent, seen, placed = journey.sent, journey.seen, journey.placed
+        if isinstance(leg, EncodeLeg):
+            request = EngineRequest(encode_leg(sent.id, leg.index), (journey.items[leg.index],), num_output_tokens=1)
+            return placed.encoders[leg.index], request
+        fetched = self._kept(journey)
+        if leg is PromptLeg.PREFILL:
+            assert placed.prefill is not None, "a road has the legs that were placed"
+            handover = Handover(fetched=fetched, kv_lease_s=KV_LEASE_S)
+            return placed.prefill, EngineRequest(prefill_leg(sent.id), seen.segments, 1, handover=handover)
+        if journey.road.is_prefilled:
+            bare = frozenset(item.identifier for item in journey.items) if self._decodes_bare else frozenset[str]()
+            handover = Handover(num_remote_tokens=sum(segment.num_tokens for segment in seen.segments), bare=bare)
+        else:
+            # A server that takes KV takes no embeddings.
+            handover = Handover(fetched=fetched) if placed.prefill is None else ALONE
+        return placed.decode, seen.engaged(sent.id, handover)
 
     def _kept(self, journey: _Journey) -> frozenset[str]:
         """Items whose embeddings their encoders still have."""
-        return frozenset(item for item, encoder in journey.encoded.items() if encoder.keeps_embeddings(item))
+        done = [(journey.items[index].identifier, journey.placed.encoders[index]) for index in journey.road.encoded]
+        return frozenset(identifier for identifier, encoder in done if encoder.keeps_embeddings(identifier))
 
     def _give_back(self, journey: _Journey) -> None:
         """The prefill's blocks are not needed any more."""
@@ -180,17 +162,16 @@ class StagedClient:
         sent.ending, sent.ended_at = ending, self._kernel.now
         self.on_end(sent)
 
-    def _item(self, journey: _Journey, index: int) -> MediaSegment:
-        """The distinct item of that index."""
-        items = (segment for segment in journey.seen.segments if isinstance(segment, MediaSegment))
-        return list({item.identifier: item for item in items}.values())[index]
-
     def _later(self, delay_s: float, action: Action) -> None:
         """After so long; at once where that is no time."""
         if delay_s:
             self._kernel.at(self._kernel.now + delay_s, action)
         else:
             action()
+
+
+def _submission(server: Server, request: EngineRequest) -> Action:
+    return lambda: server.submit(request)
 
 
 def _usage(event: Finished) -> Usage:

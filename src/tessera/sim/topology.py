@@ -38,6 +38,10 @@ class Topology:
     spreads: bool = True
     """Whether the pictures of one request are spread over the encoders. Else one encoder gets all of them, which is
     what llm-d's router chooses as its guides configure it."""
+    decodes_bare: bool = False
+    """Whether the server that answers gets pictures by their names, since another has computed the prompt. Else it gets
+    them as the client sent them, which costs it CPU: that is what sidecars do, since the prompt may have to be computed
+    after all."""
     has_parallel_encoder: bool = False
     """``--mm-encoder-tp-mode data``: assumed to save a quarter of encoder time."""
 
@@ -63,6 +67,7 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
         Topology(name="6e+5pd", num_encode=6, num_decode=5),
         Topology(name="4e+4p+2d", num_encode=4, num_prefill=4, num_decode=2),
         Topology(name="6e+5pd-one-encoder", num_encode=6, num_decode=5, spreads=False),
+        Topology(name="4e+4p+2d-bare-decode", num_encode=4, num_prefill=4, num_decode=2, decodes_bare=True),
     )
 }
 """By name, all of 16 GPUs."""
@@ -142,7 +147,7 @@ def _run(topology: Topology, workload: Documents, stages: tuple[LoadStage, ...],
     prefill, encode = pool(Role.PREFILL, topology.num_prefill), pool(Role.ENCODE, topology.num_encode)
     pools = Pools(decode=decode, prefill=prefill, encode=encode, spreads=topology.spreads, seed=seed)
     prompts = Prompts(pools.profile, BASE.model.name, family_of(BASE))
-    client = StagedClient(kernel, pools, prompts, hops)
+    client = StagedClient(kernel, pools, prompts, hops, decodes_bare=topology.decodes_bare)
     servers = [*decode, *prefill, *encode]
     for server in servers:
         server.on_event = client.hear
