@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from tessera.emulator import Emulator, EmulatorSettings
-from tessera.engine.profiles import with_role
+from tessera.engine.profiles import Network, with_role
 from tessera.engine.roles import Role
 
 Picture = Callable[..., str]
@@ -295,6 +295,51 @@ async def test_a_picture_that_nobody_has_ends_the_server(pool: Pool) -> None:
     await asyncio.wait_for(server.died.wait(), 10)
     with pytest.raises(aiohttp.ClientConnectionError):
         await pool.http.get(f"{url}/health")
+
+
+async def test_a_stream_whose_picture_nobody_has_ends_with_an_error(pool: Pool) -> None:
+    server = pool.by_role[Role.PREFILL_DECODE]
+    status, stream = await pool.post(Role.PREFILL_DECODE, chat(bare("never-stored"), TEXT, stream=True))
+    assert status == 200
+    error, done = [event for event in stream.split("\n\n") if event]
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == 500
+    assert done == "data: [DONE]"
+    await asyncio.wait_for(server.died.wait(), 10)
+
+
+@pytest.mark.parametrize("uuid", ["a/b", "../../etc", "a b?c#d", "\u00fc%2F", "x" * 1024, "."])
+async def test_a_uuid_may_be_anything(settings: EmulatorSettings, picture: Picture, tmp_path: Path, uuid: str) -> None:
+    for folder in (None, tmp_path / "deep" / "store"):
+        async with running(settings, Role.ENCODE, Role.PREFILL_DECODE, embeddings_folder=folder) as pool:
+            told = await pool.encode(image(picture(1280, 720), uuid=uuid))
+            assert list(told) == [uuid]
+            status, _ = await pool.post(Role.PREFILL_DECODE, chat(bare(uuid), TEXT, ec_transfer_params=told))
+            assert status == 200
+    (stored,) = files_below(tmp_path)
+    assert (stored.parts[:2], len(stored.parts)) == (("deep", "store"), 4)
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_what_waits_and_what_peers_sent_is_on_the_metrics_page(settings: EmulatorSettings, until: Any) -> None:
+    slow = replace(settings, profile=replace(settings.profile, network=Network(bytes_per_s=1e6, latency_s=0.0)))
+    body = chat({"type": "text", "text": "x" * 4000})
+    async with running(slow, Role.PREFILL, Role.DECODE) as pool:
+        kv = await pool.prefill(body)
+        decode = pool.by_role[Role.DECODE]
+        waiting = asyncio.create_task(pool.post(Role.DECODE, body | {"kv_transfer_params": kv}))
+        await until(lambda: decode.facts().num_deferred == 1)
+        page = decode.metrics.page(decode.facts()).decode()
+        assert sample_of(page, "vllm:num_requests_waiting") == 1
+        assert sample_of(page, "vllm:num_requests_waiting_by_reason", 'reason="deferred"') == 1
+        assert sample_of(page, "vllm:num_requests_waiting_by_reason", 'reason="capacity"') == 0
+        assert sample_of(page, "vllm:external_prefix_cache_queries_total") == kv["remote_num_tokens"]
+        assert sample_of(page, "vllm:external_prefix_cache_hits_total") == kv["remote_num_tokens"] - 1
+        waiting.cancel()
+        await until(lambda: decode.facts().num_waiting == 0 and decode.facts().kv_usage_fraction == 0)
+        await until(lambda: pool.by_role[Role.PREFILL].facts().kv_usage_fraction == 0)
 
 
 async def test_a_wrong_grid_ends_the_request_alone(pool: Pool, picture: Picture) -> None:

@@ -104,26 +104,24 @@ class Generation:
         ticket = self._driver.submit(works)
         try:
             if asked.stream:
-                return await self._stream(request, record, answer, ticket, fault)
+                return await self._stream(request, record, answer, ticket, fault, taken)
             return await self._whole(record, answer, ticket, fault)
         except WorkFailed as failed:
-            return await self._fail(request, record, failed, taken)
+            raise self._lost(record, failed, taken) from None
         finally:
             self._driver.abort(ticket)
             if remote_kv is not None:
                 self._handovers.pulled(remote_kv)
 
-    async def _fail(
-        self, request: web.Request, record: RequestRecord, failed: WorkFailed, taken: Taken
-    ) -> web.StreamResponse:
+    def _lost(self, record: RequestRecord, failed: WorkFailed, taken: Taken) -> Refusal:
         """A picture came without content and nobody has its embeddings: 500, and often the end of the process."""
         assert failed.reason is FailureReason.ITEM_LOST, f"the engine refuses what was read as servable: {failed}"
         record.ended("failed", 500)
         if taken.is_aborted_if_lost:
-            raise Refusal("Internal server error", status=500)
+            return Refusal("Internal server error", status=500)
         self._is_dead = True
         self._on_death()
-        raise refusals.dead_engine()
+        return refusals.dead_engine()
 
     def _new_answer(self, asked: Asked, record: RequestRecord, headers: Mapping[str, str], is_chat: bool) -> Answer:
         client_id = headers.get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid.uuid4().hex[:16]
@@ -142,7 +140,13 @@ class Generation:
         )
 
     async def _stream(
-        self, request: web.Request, record: RequestRecord, answer: Answer, ticket: Ticket, fault: Fault
+        self,
+        request: web.Request,
+        record: RequestRecord,
+        answer: Answer,
+        ticket: Ticket,
+        fault: Fault,
+        taken: Taken,
     ) -> web.StreamResponse:
         """Headers at once, as vLLM does; then an event for each token as it comes."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
@@ -157,10 +161,10 @@ class Generation:
                 events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
                 await response.write(pending + b"".join(events))
                 pending = b""
-        except WorkFailed:
-            await response.write(b"data: " + refusals.dead_engine().body() + b"\n\n" + DONE)
+        except WorkFailed as failed:
+            await response.write(b"data: " + self._lost(record, failed, taken).body() + b"\n\n" + DONE)
             await response.write_eof()
-            raise
+            return response
         num_cached_tokens = record.num_cached_tokens = _num_cached_tokens(answer.asked, ticket)
         self._handovers.announce(answer.asked.prompts)
         await response.write(answer.tail(num_cached_tokens))

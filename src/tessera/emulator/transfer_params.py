@@ -4,6 +4,7 @@ vLLM's ``kv_transfer_params`` (NIXL) and ``ec_transfer_params``. Fields of unexp
 are passed over where vLLM does not need them.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,9 @@ from tessera.emulator.refusals import Refusal
 MAX_ENTRIES: Final = 1024
 """Items of one ``ec_transfer_params``."""
 MAX_NAME_CHARS: Final = 1024
-"""Of a host, a request id, an identifier."""
+"""Of a request id, an identifier."""
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
+"""A name or an address, and nothing that a URL would take for more."""
 
 
 class Peer(NamedTuple):
@@ -81,6 +84,7 @@ def _remote_kv(kv: dict[str, Any]) -> RemoteKV | None:
 
 def _peer(entry: Any, host_key: str, port_key: str) -> Peer | None:
     host, port = (entry.get(host_key), entry.get(port_key)) if isinstance(entry, dict) else (None, None)
-    is_host = isinstance(host, str) and 0 < len(host) <= MAX_NAME_CHARS
+    if not isinstance(host, str) or not _HOST.fullmatch(host):
+        return None
     is_port = isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65_536
-    return Peer(host, port) if is_host and is_port and isinstance(host, str) and isinstance(port, int) else None
+    return Peer(host, port) if is_port else None
