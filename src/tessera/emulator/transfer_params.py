@@ -86,5 +86,6 @@ def _peer(entry: Any, host_key: str, port_key: str) -> Peer | None:
     host, port = (entry.get(host_key), entry.get(port_key)) if isinstance(entry, dict) else (None, None)
     if not isinstance(host, str) or not _HOST.fullmatch(host):
         return None
-    is_port = isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65_536
-    return Peer(host, port) if is_port else None
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65_536:
+        return None
+    return Peer(host, port)
