@@ -227,6 +227,10 @@ async def test_every_way_gives_the_same_answer(pool: Pool, picture: Picture) -> 
     assert facts.external_prefix_cache == (NUM_TOKENS, NUM_TOKENS - 1)
     assert facts.num_transferred_bytes == (NUM_TOKENS - 1) * 262_144
     assert facts.encoder_cache.num_queried == 0
+    page = pool.by_role[Role.DECODE].metrics.page(facts).decode()
+    sources = ("local_compute", "local_cache_hit", "external_kv_transfer")
+    counts = [sample_of(page, "vllm:prompt_tokens_by_source_total", source) for source in sources]
+    assert counts == [1, 0, NUM_TOKENS - 1]
 
 
 async def test_pulled_kv_is_given_back(pool: Pool, until: Any) -> None:

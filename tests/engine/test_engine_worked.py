@@ -59,6 +59,7 @@ def test_counters(served: tuple[Engine, list[float]]) -> None:
         num_preemptions=0,
         num_prompt_tokens=3 * 3958,
         num_generation_tokens=900,
+        num_cached_prompt_tokens=(172 + 247) * 16,
     )
 
 

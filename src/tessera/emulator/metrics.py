@@ -52,6 +52,13 @@ _COUNTERS: dict[str, tuple[str, Callable[[EngineFacts], float]]] = {
         lambda facts: facts.external_prefix_cache.num_hit,
     ),
 }
+_PROMPT_TOKENS_BY_SOURCE: dict[str, Callable[[EngineFacts], float]] = {
+    "local_compute": lambda facts: (
+        facts.num_prompt_tokens - facts.num_cached_prompt_tokens - facts.num_pulled_prompt_tokens
+    ),
+    "local_cache_hit": lambda facts: facts.num_cached_prompt_tokens,
+    "external_kv_transfer": lambda facts: facts.num_pulled_prompt_tokens,
+}
 _WAITING_BY_REASON: dict[str, Callable[[EngineFacts], float]] = {
     "capacity": lambda facts: facts.num_waiting - facts.num_deferred,
     "deferred": lambda facts: facts.num_deferred,
@@ -144,6 +151,12 @@ class _State(Collector):
         for reason, read in _WAITING_BY_REASON.items():
             by_reason.add_metric((*self._values, reason), read(self.facts))
         yield by_reason
+        by_source = CounterMetricFamily(
+            "vllm:prompt_tokens_by_source", "Prompt tokens by where they came from.", labels=(*LABELS, "source")
+        )
+        for source, read in _PROMPT_TOKENS_BY_SOURCE.items():
+            by_source.add_metric((*self._values, source), read(self.facts))
+        yield by_source
         for name, (text, read) in _COUNTERS.items():
             counter = CounterMetricFamily(f"vllm:{name}", text, labels=LABELS)
             counter.add_metric(self._values, read(self.facts))

@@ -136,6 +136,8 @@ class Engine:
             num_generation_tokens=self._num_generation_tokens + num_decoded,
             num_deferred=self._num_deferred,
             external_prefix_cache=scheduler.external_counters,
+            num_cached_prompt_tokens=self._told.num_cached_tokens,
+            num_pulled_prompt_tokens=self._told.num_pulled_tokens,
             num_transferred_bytes=self._transfers.num_bytes,
         )
 

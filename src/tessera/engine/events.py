@@ -131,5 +131,9 @@ class EngineFacts(NamedTuple):
     """Sequences that wait for embeddings or KV from elsewhere."""
     external_prefix_cache: CacheCounters = CacheCounters(0, 0)
     """In tokens, of prompts whose KV a peer kept: what the own cache lacked, and what was pulled of it."""
+    num_cached_prompt_tokens: int = 0
+    """Of ``num_prompt_tokens``, found in the KV cache."""
+    num_pulled_prompt_tokens: int = 0
+    """Of ``num_prompt_tokens``, sent by peers."""
     num_transferred_bytes: int = 0
     """Embeddings and KV read from elsewhere, since the start."""

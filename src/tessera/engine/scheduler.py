@@ -254,8 +254,7 @@ class Scheduler:
         num_pulled = sequence.num_remote - sequence.num_computed
         self._num_external_queried += sequence.num_tokens - sequence.num_computed
         self._num_pulled += num_pulled
-        if sequence.ticket.num_cached_tokens is None:
-            sequence.ticket.num_pulled_tokens = num_pulled
+        sequence.num_pulled = num_pulled
         self._count_admission(sequence)
         self.pulling[sequence] = None
         self.pulls.append((sequence, num_pulled))
@@ -275,12 +274,10 @@ class Scheduler:
 
     def _count_admission(self, sequence: Sequence) -> None:
         """Enter the prefix lookup of a sequence's first admission; what preemption makes it look up again is not."""
-        if sequence.was_admitted:
+        if sequence.num_cached is not None:
             return
-        sequence.was_admitted = True
+        sequence.num_cached = sequence.num_computed
         self.kv.count(sequence.num_tokens, sequence.num_computed)
-        if sequence.ticket.num_cached_tokens is None:
-            sequence.ticket.num_cached_tokens = sequence.num_computed
 
     def _add_chunk(self, sequence: Sequence, num_new: int) -> None:
         if num_new:

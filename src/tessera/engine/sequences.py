@@ -25,14 +25,15 @@ class Sequence:
         "holding",
         "is_decoding",
         "next_span",
+        "num_cached",
         "num_computed",
+        "num_pulled",
         "num_remote",
         "num_target",
         "num_tokens",
         "order",
         "spans",
         "ticket",
-        "was_admitted",
     )
 
     def __init__(self, ticket: "Ticket", order: int, chain: list[Link], choice: int) -> None:
@@ -61,7 +62,10 @@ class Sequence:
         """The first span that is not wholly computed."""
         self.held_items: set[str] = set()
         """Items that the encoder cache keeps for it."""
-        self.was_admitted = False
+        self.num_cached: int | None = None
+        """Prompt tokens that the KV cache had at its first admission; nothing before."""
+        self.num_pulled = 0
+        """Prompt tokens that a peer had beyond them."""
         self.is_decoding = False
         self.finish_step = 0
 
@@ -77,9 +81,7 @@ class Ticket:
     __slots__ = (
         "has_first_token",
         "is_aborted",
-        "num_cached_tokens",
         "num_left",
-        "num_pulled_tokens",
         "request",
         "sequences",
         "spans",
@@ -94,10 +96,6 @@ class Ticket:
         """Sequences that have not ended."""
         self.has_first_token = False
         self.is_aborted = False
-        self.num_cached_tokens: int | None = None
-        """Of the first choice, at its first admission."""
-        self.num_pulled_tokens = 0
-        """Likewise."""
 
     def start(self, first_order: int, block_size: int) -> list[Sequence]:
         """Its sequences, made when the scheduler gets them."""

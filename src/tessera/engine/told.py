@@ -19,7 +19,7 @@ from tessera.engine.sequences import Sequence, Ticket
 class Told:
     """Events in order, and the counters that go with them."""
 
-    __slots__ = ("events", "num_first_tokens", "num_prompt_tokens")
+    __slots__ = ("events", "num_cached_tokens", "num_first_tokens", "num_prompt_tokens", "num_pulled_tokens")
 
     def __init__(self) -> None:
         """Nothing has happened."""
@@ -28,6 +28,10 @@ class Told:
         """Sequences that have had one, or were through the encoder where there is nothing else."""
         self.num_prompt_tokens = 0
         """Of their prompts."""
+        self.num_cached_tokens = 0
+        """Of these, found in the KV cache."""
+        self.num_pulled_tokens = 0
+        """Of these, sent by peers."""
 
     def take(self) -> list[EngineEvent]:
         """All of it; afterwards nothing is left."""
@@ -60,6 +64,8 @@ class Told:
         """A prompt is computed."""
         self.num_first_tokens += 1
         self.num_prompt_tokens += sequence.num_prompt_tokens
+        self.num_cached_tokens += sequence.num_cached or 0
+        self.num_pulled_tokens += sequence.num_pulled
 
     def finished(self, ticket: Ticket, at: float, *, num_completion_tokens: int) -> None:
         """All choices of a request have all their tokens."""
@@ -69,9 +75,9 @@ class Told:
                 request.request_id,
                 at,
                 num_prompt_tokens=request.num_prompt_tokens,
-                num_cached_tokens=ticket.num_cached_tokens or 0,
+                num_cached_tokens=ticket.sequences[0].num_cached or 0,
                 num_completion_tokens=num_completion_tokens,
-                num_pulled_tokens=ticket.num_pulled_tokens,
+                num_pulled_tokens=ticket.sequences[0].num_pulled,
             )
         )
 
