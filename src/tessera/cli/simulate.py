@@ -21,20 +21,22 @@ from tessera.sim.topology import TOPOLOGIES, WORKLOADS
 
 MAX_STEPS = 1000
 """Numbers that one range may stand for."""
+ScenariosArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Shipped scenarios or scenario files; or `topology`, and the workloads and topologies to compare.",
+        show_default=False,
+    ),
+]
+PolicyOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A policy's name or a configuration file; may be repeated.", show_default=False),
+]
 
 
 def simulate(
-    scenarios: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Shipped scenarios or scenario files; or `topology`, and the workloads and topologies to compare.",
-            show_default=False,
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="A policy's name or a configuration file; may be repeated.", show_default=False),
-    ] = None,
+    scenarios: ScenariosArgument = None,
+    policy: PolicyOption = None,
     rates: Annotated[
         str | None, typer.Option(help="Requests/s: 40, or 5,20,40, or 5:80:5 (from, to, step).", show_default=False)
     ] = None,
