@@ -179,6 +179,19 @@ async def test_an_encoder_says_where_embeddings_are(pool: Pool, picture: Picture
     assert record.end > record.start
 
 
+async def test_an_encoder_says_nothing(pool: Pool) -> None:
+    url = pool.by_role[Role.ENCODE].url
+    for path, body in (("chat/completions", chat(TEXT)), ("completions", {"prompt": "x" * 40, "max_tokens": 8})):
+        async with pool.http.post(f"{url}/v1/{path}", json=body) as answered:
+            answer = await answered.json()
+        (choice,) = answer["choices"]
+        assert choice["message"]["content"] == "" if "message" in choice else choice["text"] == ""
+        assert choice["finish_reason"] == "stop"
+        assert answer["usage"]["completion_tokens"] == 0
+        assert answer["ec_transfer_params"] is None
+    assert [record.num_output_tokens for record in pool.by_role[Role.ENCODE].records] == [0, 0]
+
+
 async def test_an_encoder_keeps_no_kv_and_counts_prompts(pool: Pool, picture: Picture) -> None:
     await pool.encode(image(picture(1280, 720)))
     async with pool.http.get(f"{pool.by_role[Role.ENCODE].url}/metrics") as answer:

@@ -213,8 +213,8 @@ class CompletionAnswer(Answer):
         return {**self._transfer_params(), "metrics": None}
 
 
-class EncodeAnswer(ChatAnswer):
-    """What a server that only encodes answers to a chat: no text, and where the embeddings are."""
+class EncodeAnswer(Answer):
+    """What a server that only encodes answers: no text, and where the embeddings are."""
 
     @property
     def num_completion_tokens(self) -> int:
@@ -230,6 +230,14 @@ class EncodeAnswer(ChatAnswer):
 
     def _prompt_details(self, num_cached_tokens: int) -> dict[str, Any] | None:
         return None
+
+
+class EncodeChatAnswer(EncodeAnswer, ChatAnswer):
+    """To a chat completion."""
+
+
+class EncodeCompletionAnswer(EncodeAnswer, CompletionAnswer):
+    """To a text completion."""
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

@@ -8,7 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from aiohttp import web
 
 from tessera.emulator import refusals
-from tessera.emulator.answers import DONE, Answer, ChatAnswer, CompletionAnswer, EncodeAnswer, Words
+from tessera.emulator.answers import (
+    DONE,
+    Answer,
+    ChatAnswer,
+    CompletionAnswer,
+    EncodeChatAnswer,
+    EncodeCompletionAnswer,
+    Words,
+)
 from tessera.emulator.driver import Driver
 from tessera.emulator.faults import NO_FAULT, Fault, FaultMode, FaultSwitch
 from tessera.emulator.handovers import Handovers, Taken
@@ -22,6 +30,13 @@ from tessera.engine.requests import EngineRequest
 from tessera.engine.roles import Role
 
 CLIENT_WENT_AWAY = 499
+_ANSWERS: dict[tuple[bool, bool], type[Answer]] = {
+    (True, False): ChatAnswer,
+    (False, False): CompletionAnswer,
+    (True, True): EncodeChatAnswer,
+    (False, True): EncodeCompletionAnswer,
+}
+"""By whether it is a chat, and whether the server only encodes."""
 MAX_REQUEST_ID_CHARS = 128
 
 
@@ -125,10 +140,8 @@ class Generation:
 
     def _new_answer(self, asked: Asked, record: RequestRecord, headers: Mapping[str, str], is_chat: bool) -> Answer:
         client_id = headers.get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid.uuid4().hex[:16]
-        kind = ChatAnswer if is_chat else CompletionAnswer
-        if is_chat and self._settings.profile.role is Role.ENCODE:
-            kind = EncodeAnswer
-        return kind(
+        is_encode_only = self._settings.profile.role is Role.ENCODE
+        return _ANSWERS[is_chat, is_encode_only](
             asked=asked,
             id=f"{'chatcmpl' if is_chat else 'cmpl'}-{client_id}",
             model=self._settings.model,
@@ -156,7 +169,7 @@ class Generation:
         pending = answer.head()
         try:
             async for tokens in self._tokens(ticket, fault):
-                record.sent(len(tokens))
+                record.sent(len(tokens) if answer.num_completion_tokens else 0)
                 num_left -= len(tokens)
                 events = [answer.token(token, is_last=num_left == 0 and token is tokens[-1]) for token in tokens]
                 await response.write(pending + b"".join(events))
@@ -175,7 +188,7 @@ class Generation:
     async def _whole(self, record: RequestRecord, answer: Answer, ticket: Ticket, fault: Fault) -> web.StreamResponse:
         """One JSON body when every choice is complete."""
         async for tokens in self._tokens(ticket, fault):
-            record.sent(len(tokens))
+            record.sent(len(tokens) if answer.num_completion_tokens else 0)
         num_cached_tokens = record.num_cached_tokens = _num_cached_tokens(answer.asked, ticket)
         answer.ec_transfer_params = self._handovers.announce(answer.asked.prompts)
         answer.kv_transfer_params = self._handovers.kept(
