@@ -33,6 +33,15 @@ PolicyOption = Annotated[
     typer.Option(help="A policy's name or a configuration file; may be repeated.", show_default=False),
 ]
 
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw the figures against the rates: a .png, .svg or .pdf; of several scenarios, one file each, "
+        "OUT-SCENARIO.png. Needs the extra `plot`.",
+        show_default=False,
+    ),
+]
+
 
 def simulate(
     scenarios: ScenariosArgument = None,
@@ -44,14 +53,7 @@ def simulate(
         str | None, typer.Option(help="How many seeds, or 10:14 for those from 10 to 14.", show_default=False)
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List scenarios and policies, and stop.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw the figures against the rates: a .png, .svg or .pdf; of several scenarios, one file each, "
-            "OUT-SCENARIO.png. Needs the extra `plot`.",
-            show_default=False,
-        ),
-    ] = None,
+    plot: PlotOption = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; as many as there are cores.", min=1)] = None,
     format_: FormatOption = Format.TABLE,
 ) -> None:
