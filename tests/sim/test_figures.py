@@ -25,10 +25,11 @@ def facts(prefix=(0, 0), encoder=(0, 0), processor=(0, 0)):
     )
 
 
-def sent(at, ttft_s, tpot_s, *, tokens=11, ending=Ending.FINISHED, endpoint="a"):
+def sent(at, ttft_s, tpot_s, *, tokens=11, ending=Ending.FINISHED, endpoint="a", predicted=None):
     first = None if ttft_s is None else at + ttft_s
     ended = at + (ttft_s or 0.0) + tpot_s * (tokens - 1)
-    return Sent("r", 0, at, tokens, first_at=first, ended_at=ended, ending=ending, endpoint_id=endpoint)
+    times = {"first_at": first, "ended_at": ended, "predicted_ttft_s": predicted}
+    return Sent("r", 0, at, tokens, **times, ending=ending, endpoint_id=endpoint)
 
 
 def record(*requests, before=(), after=(), **stage):
@@ -80,6 +81,37 @@ def test_quantiles_lie_between_their_neighbours():
     assert quantile([0.0, 10.0], 0.25) == 2.5
     assert quantile([3.0], 0.9) == 3.0
     assert quantile([], 0.5) is None
+
+
+def test_predictions_worked_by_hand():
+    """Ratios 0.5, 0.8, 1.5 and 1.6: two are within a factor of 1.5; of who gave up nothing counts."""
+    aborted = sent(0.0, 1.0, 0.0, predicted=9.0, ending=Ending.ABORTED)
+    figures = figures_of(
+        record(
+            sent(0.0, 1.0, 0.0, predicted=0.5),
+            sent(0.0, 1.0, 0.0, predicted=0.8),
+            sent(0.0, 2.0, 0.0, predicted=3.0),
+            sent(0.0, 1.0, 0.0, predicted=1.6),
+            sent(0.0, 1.0, 0.0),  # nothing was foreseen
+            aborted,
+        )
+    )
+    assert figures.ttft_prediction_ratio_p50 == pytest.approx((0.8 + 1.5) / 2)
+    assert figures.ttft_prediction_close_fraction == 2 / 4
+    assert figures.ttft_prediction_error_mean_s == pytest.approx((0.5 + 0.2 + 1.0 + 0.6) / 4)
+
+
+@pytest.mark.parametrize(("predicted", "is_close"), [(1.0, True), (0.99, False), (2.25, True), (2.26, False)])
+def test_close_is_a_factor_of_one_and_a_half_both_ways(predicted, is_close):
+    figures = figures_of(record(sent(0.0, 1.5, 0.0, predicted=predicted)))
+    assert figures.ttft_prediction_close_fraction == is_close
+
+
+def test_without_predictions_nothing_is_said_of_them():
+    figures = figures_of(record(sent(0.0, 1.5, 0.0)))
+    assert figures.ttft_prediction_ratio_p50 is None
+    assert figures.ttft_prediction_close_fraction is None
+    assert figures.ttft_prediction_error_mean_s is None
 
 
 def test_means_leave_out_what_is_not_known():

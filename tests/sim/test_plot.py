@@ -15,8 +15,8 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture
 def report(small):
-    def make(rates="[2, 4]", published=""):
-        scenario = small(policies="[random, round-robin]", mode="points", rates=rates, extra=published)
+    def make(rates="[2, 4]", published="", policies="[random, round-robin]"):
+        scenario = small(policies=policies, mode="points", rates=rates, extra=published)
         rows = [row for _, found in perform(runs_of(scenario, [0]), 1) for row in found]
         return report_of(scenario, [0], rows)
 
@@ -44,6 +44,14 @@ def test_one_rate_has_a_bar_for_each_policy_and_what_was_published(report, tmp_p
     shown = words(tmp_path / "a.svg")
     assert {"round-robin", "published (hollow)"} <= set(shown)
     assert "requests/s asked for" not in shown
+
+
+def test_predictions_have_a_row_where_a_policy_makes_them(report, tmp_path):
+    title = "predicted / simulated TTFT, median"
+    draw(report(), tmp_path / "without.svg")
+    assert title not in words(tmp_path / "without.svg")
+    draw(report(policies="[random, tessera-multimodal]"), tmp_path / "with.svg")
+    assert {title, "TTFT predicted within a factor of 1.5, %"} <= set(words(tmp_path / "with.svg"))
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])

@@ -57,6 +57,29 @@ def test_a_policy_is_not_told_apart_by_who_ran_before(small):
     assert simulate(runs_of(small(), [0])[0]) == last
 
 
+def test_only_a_policy_that_predicts_is_held_to_its_predictions(small):
+    scenario = small(policies="[tessera-multimodal, random]", rates="[4]")
+    rows = [row for _, found in perform(runs_of(scenario, [0]), 1) for row in found]
+    ours, random = (next(row for row in rows if row.policy == name) for name in ("tessera-multimodal", "random"))
+    assert ours.figures.ttft_prediction_close_fraction > 0.9
+    assert ours.figures.ttft_prediction_ratio_p50 == pytest.approx(1.0, abs=0.2)
+    assert ours.figures.ttft_prediction_error_mean_s < 0.03
+    assert random.figures.ttft_prediction_ratio_p50 is None
+    (report,) = [row for row in report_of(scenario, [0], rows)["means"] if row["policy"] == "random"]
+    assert report["ttft_prediction_error_mean_s"] is None
+
+
+def test_a_prediction_is_the_clients_with_the_network_in_it(small):
+    """The first request finds an idle fleet: 0.06 s that every request takes, its prefill and three pictures."""
+    first = {}
+    for delay_s in (0.0, 0.25):
+        scenario = small(policies="[tessera-multimodal]", rates="[4]", extra=f"network_delay_s: {delay_s}")
+        first[delay_s] = play(runs_of(scenario, [0])[0])[0].sent[0]
+    assert first[0.0].predicted_ttft_s > 0.06
+    assert first[0.25].predicted_ttft_s == pytest.approx(first[0.0].predicted_ttft_s + 0.5)
+    assert first[0.25].ttft_s == pytest.approx(first[0.0].ttft_s + 0.5)
+
+
 @pytest.mark.parametrize("policy", ["llm-d-multimodal", "kubernetes-service"])
 def test_a_fleet_of_one_is_its_engine_alone(small, policy):
     """With one endpoint there is nothing to choose: the times are those of an engine that nobody routes to."""

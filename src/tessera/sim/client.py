@@ -28,6 +28,8 @@ class Sent:
     ending: Ending | None = None
     """Nothing while it is in flight."""
     endpoint_id: str | None = None
+    predicted_ttft_s: float | None = None
+    """What the router foresaw of ``ttft_s``, the network's delays added; nothing where it foresees none."""
 
     @property
     def ttft_s(self) -> float | None:
@@ -128,6 +130,8 @@ class Client:
             return
         opened.server = server
         opened.sent.endpoint_id = server.endpoint.id
+        predicted_s = self._gateway.predicted_ttft_s(request_id)
+        opened.sent.predicted_ttft_s = None if predicted_s is None else predicted_s + 2 * self._delay_s
         server.submit(seen.engaged(request_id))
 
     def _release(self, opened: _Open, ending: Ending, usage: Usage | None) -> None:

@@ -4,17 +4,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 from tessera.core.types import Ending
 from tessera.engine.events import CacheCounters, EngineFacts
+from tessera.sim.client import Sent
 from tessera.sim.load import StageRecord
 
 GOOD_TTFT_S: Final = 1.0
 """A good answer's first token comes within this."""
 GOOD_TPOT_S: Final = 0.050
 """A good answer's further tokens take no longer than this on average."""
+CLOSE_FACTOR: Final = 1.5
+"""A prediction is close that is off by no more than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,12 @@ class Figures:
     """Share of the media items that the processor caches held."""
     most_requests_fraction: float
     """Share of the stage's requests that the busiest server got."""
+    ttft_prediction_ratio_p50: float | None = None
+    """Predicted over simulated seconds to the first token, median; nothing where the policy predicts none."""
+    ttft_prediction_close_fraction: float | None = None
+    """Share of those requests in which they are within a factor of 1.5 of each other."""
+    ttft_prediction_error_mean_s: float | None = None
+    """Mean of predicted less simulated seconds, without the sign."""
 
 
 FIGURES: Final = tuple(field.name for field in fields(Figures))
@@ -78,7 +87,23 @@ def figures_of(record: StageRecord) -> Figures:
         encoder_hit_fraction=_hits(record, lambda facts: facts.encoder_cache),
         processor_hit_fraction=_hits(record, lambda facts: facts.processor_cache),
         most_requests_fraction=max(places.values(), default=0) / max(1, places.total()),
+        **_predictions(done),
     )
+
+
+def _predictions(done: Sequence[Sent]) -> dict[str, float]:
+    """How near predictions of first tokens came; empty where there are none."""
+    pairs = [(each.predicted_ttft_s, each.ttft_s) for each in done]
+    known = [(predicted, seen) for predicted, seen in pairs if predicted is not None and seen is not None and seen > 0]
+    if not known:
+        return {}
+    ratios = sorted(predicted / seen for predicted, seen in known)
+    close = sum(1 / CLOSE_FACTOR <= ratio <= CLOSE_FACTOR for ratio in ratios)
+    return {
+        "ttft_prediction_ratio_p50": median(ratios),
+        "ttft_prediction_close_fraction": close / len(ratios),
+        "ttft_prediction_error_mean_s": fmean(abs(predicted - seen) for predicted, seen in known),
+    }
 
 
 def quantile(ordered: Sequence[float], fraction: float) -> float | None:

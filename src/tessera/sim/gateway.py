@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tessera.core.facts import FirstToken, FleetEvent, Joined, Scraped
 from tessera.core.fleet import Fleet
-from tessera.core.matching.first_token import NUM_SCRAPES, FirstTokenTracker, predicted_first_token_at
+from tessera.core.matching.first_token import NUM_SCRAPES, FirstTokenTracker, predicted_first_token_at, predicted_ttft_s
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, Ending, Endpoint, FirstTokenSource, InferenceRequest, Outcome, Usage
@@ -66,6 +66,10 @@ class Gateway:
             has_body=self._source is FirstTokenSource.BODY,
         )
         return self._servers[winner.id]
+
+    def predicted_ttft_s(self, request_id: str) -> float | None:
+        """Seconds from an open request's decision to its first token, as the router foresees them, if it does."""
+        return predicted_ttft_s(self._decisions[request_id])
 
     def first_token(self, request_id: str, at: float) -> None:
         """The first chunk of an answer passes."""

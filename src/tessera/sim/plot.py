@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tessera.core.errors import ConfigError, Problem
-from tessera.sim.figures import GOOD_TPOT_S, GOOD_TTFT_S
+from tessera.sim.figures import CLOSE_FACTOR, GOOD_TPOT_S, GOOD_TTFT_S
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ class _Panel:
     """What a figure is multiplied by, to be in the unit of the title."""
     is_log: bool = False
     limit: float | None = None
-    """A bound that goodput asks for, in the unit of the title."""
+    """A bound that goodput asks for, or where there is no error, in the unit of the title."""
     most: float | None = None
     """The largest value that there can be."""
 
@@ -55,6 +55,14 @@ _PANELS: Final = (
     _Panel("encoder_hit_fraction", "encoder cache hits, % of items asked for", scale=100, most=100),
     _Panel("processor_hit_fraction", "processor cache hits, % of items", scale=100, most=100),
 )
+_PREDICTIONS: Final = (
+    _Panel("ttft_prediction_ratio_p50", "predicted / simulated TTFT, median", limit=1.0),
+    _Panel(
+        "ttft_prediction_close_fraction", f"TTFT predicted within a factor of {CLOSE_FACTOR:g}, %", scale=100, most=100
+    ),
+    _Panel("ttft_prediction_error_mean_s", "mean of |predicted - simulated TTFT|, ms", scale=1000),
+)
+"""A row of their own, where a policy predicts."""
 _NUM_COLUMNS: Final = 3
 _NUM_LEGEND_COLUMNS: Final = 5
 _ROOM: Final = 1.12
@@ -107,12 +115,13 @@ def draw(report: dict[str, Any], path: Path) -> None:
     """
     with canvas() as figure:
         policies = [policy["name"] for policy in report["policies"]]
-        num_rows = len(_PANELS) // _NUM_COLUMNS
+        panels = _PANELS + _PREDICTIONS * any(_has_predicted(row) for row in report["means"])
+        num_rows = len(panels) // _NUM_COLUMNS
         is_one_rate = len({row["rate"] for row in report["means"]}) == 1
         row_height = max(2.6, 0.9 + 0.22 * len(policies)) if is_one_rate else 2.6
         figure.set_size_inches(13, num_rows * row_height + 1.4)
         grid = figure.subplots(num_rows, _NUM_COLUMNS, squeeze=False)
-        for index, panel in enumerate(_PANELS):
+        for index, panel in enumerate(panels):
             axes = grid[index // _NUM_COLUMNS][index % _NUM_COLUMNS]
             cells = [cell for cell in report["published"] if cell["figure"] == panel.figure]
             if is_one_rate:
@@ -127,6 +136,11 @@ def draw(report: dict[str, Any], path: Path) -> None:
         _add_legend(figure, policies, is_with_lines=not is_one_rate, is_compared=bool(report["published"]))
         figure.suptitle(_title(report), fontsize=12)
         save(figure, path)
+
+
+def _has_predicted(row: dict[str, Any]) -> bool:
+    """Whether a policy predicted at that rate."""
+    return row[_PREDICTIONS[0].figure] is not None
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from tessera.core.facts import FirstTokenCost
-from tessera.core.matching.first_token import predicted_first_token_at
+from tessera.core.matching.first_token import predicted_ttft_s
 from tessera.core.types import Ending, FirstTokenSource, Outcome
-from tessera.core.work import Work
 
 ERROR_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 15.0, 60.0)
 RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
@@ -43,14 +41,9 @@ class TTFTPredictionMetrics:
             return
         if source is None or source is FirstTokenSource.PREDICTED:
             return
-        stage = decision.primary_stage
-        served = outcome.endpoint or (stage.winner.id if stage.winner else None)
-        row = next((each for each in stage.candidates if each.endpoint.id == served), None)
-        cost = row.fact(FirstTokenCost, FirstTokenCost.producer) if row is not None else None
+        predicted = predicted_ttft_s(decision, outcome.endpoint)
         measured = outcome.first_token_at - decision.at
-        if cost is None or measured <= 0:
+        if predicted is None or measured <= 0:
             return
-        is_apart = decision.stage_of(Work.ENCODE) or decision.stage_of(Work.PREFILL)
-        predicted = predicted_first_token_at(decision) - decision.at if is_apart else cost.ttft_s
         self._error.labels(str(source)).observe(abs(predicted - measured))
         self._ratio.labels(str(source)).observe(predicted / measured)

@@ -23,6 +23,7 @@ from tessera.core.facts import (
 from tessera.core.matching.divided import computing_stage, row_of, sent_away
 from tessera.core.matching.encode_shares import cost_s
 from tessera.core.types import Decision, FirstTokenSource
+from tessera.core.work import Work
 
 NUM_SCRAPES = 20
 """Scrapes whose median number of foreign requests is looked at; with fewer the counter is not used."""
@@ -60,6 +61,23 @@ def predicted_first_token_at(decision: Decision) -> float:
     ahead = candidate.fact(InFlightLoad, InFlightLoad.producer)
     queued = ahead.num_uncached_tokens if ahead else 0
     return decision.at + (queued + num_uncached_tokens(decision.priced, candidate)) / PREFILL_TOKENS_PER_S
+
+
+def predicted_ttft_s(decision: Decision, served: str | None = None) -> float | None:
+    """Seconds from the decision to the first token, as costs foresee them where a request was ``served``.
+
+    Where stages are apart, for those that were chosen. Nothing where no producer predicts
+    costs, and where nobody of the candidates served. ``served`` is an endpoint's id; the
+    winner is taken where it is left out.
+    """
+    stage = decision.primary_stage
+    served = served or (stage.winner.id if stage.winner else None)
+    row = next((each for each in stage.candidates if each.endpoint.id == served), None)
+    cost = row.fact(FirstTokenCost, FirstTokenCost.producer) if row is not None else None
+    if cost is None:
+        return None
+    is_apart = decision.stage_of(Work.ENCODE) or decision.stage_of(Work.PREFILL)
+    return predicted_first_token_at(decision) - decision.at if is_apart else cost.ttft_s
 
 
 @dataclass(slots=True)
