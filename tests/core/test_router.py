@@ -88,8 +88,26 @@ class TestStaleness:
         assert [load.at for load in loads] == [8.0, None, None, 10.0]
         assert [load.num_waiting for load in loads] == [0, None, None, 3]
         assert decision.guesses == ("stale-metrics:2/4",)
-        # Who does not answer is taken for the longest queue known.
-        assert decision.primary_stage.columns["queue-scorer"] == (1.0, 0.0, 0.0, 0.0)
+        # Who does not answer is passed over: two of four do.
+        assert decision.primary_stage.columns["queue-scorer"] == (1.0, 0.0)
+        assert decision.primary_stage.filtered_by == (None, "stale-metrics", "stale-metrics", None)
+        assert [endpoint.id for endpoint in decision.destinations] == [build.endpoint(n).id for n in (0, 3)]
+
+    def test_where_most_do_not_answer_they_are_taken_for_the_longest_queue_known(self, build):
+        router = build.router([(QueueScorer(), 1.0)])
+        decision = decide(router, build.request(), self.views(build, 7.99, 7.99, 9.0, 9.0, 7.99), at=10.0)
+        assert decision.primary_stage.columns["queue-scorer"] == (0.0, 0.0, 1.0, 0.0, 0.0)
+        assert decision.primary_stage.filtered_by == (None,) * 5
+
+    def test_nobody_is_passed_over_whom_a_filter_would_leave_alone(self, build):
+        router = build.router(filters=[DecodeFilter()])
+        states = [
+            EndpointState(build.endpoint(n, role=role), Load(num_waiting=0, at=at))
+            for n, role, at in ((1, "encode", 9.0), (2, "decode", 7.0))
+        ]
+        decision = decide(router, build.request(), FleetView(tuple(states)), at=10.0)
+        assert [endpoint.id for endpoint in decision.destinations] == [build.endpoint(2).id]
+        assert decision.primary_stage.filtered_by == ("decode-filter", None)
 
     def test_fresh_ones_are_no_guess(self, build):
         decision = decide(build.router(), build.request(), self.views(build, 9.0, 9.5), at=10.0)

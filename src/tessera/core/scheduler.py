@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tessera.core.facts import Table
+from tessera.core.facts import Load, Table
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
 from tessera.core.rng import Rng
-from tessera.core.types import Candidate, Endpoint, Note, PricedRequest, Rejection, Stage
+from tessera.core.types import Candidate, Endpoint, FactKey, Note, PricedRequest, Rejection, Stage
 from tessera.core.work import EncodePlan, Work
 
 MAX_TOLD_CHARS = 7_000
@@ -15,6 +15,22 @@ _TOO_LONG = Note(
     f"who encodes what would take more than {MAX_TOLD_CHARS} characters of a header: items are dealt out in turn",
     guess="encode-plan-too-long",
 )
+
+
+_LOAD: FactKey = (Load, Load.producer)
+STALE_METRICS = "stale-metrics"
+"""Stands among the filters' names for endpoints that do not answer their scrape."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Filtered:
+    """What a profile's filters leave of a table."""
+
+    left: Table
+    dropped_by: dict[int, str]
+    """Name of the filter, by the candidate's ``id()``."""
+    notes: dict[str, Note]
+    rejection: Rejection | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +45,13 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Runs the profiles that the handler asks for."""
+    """Runs the profiles that the handler asks for.
+
+    An endpoint that does not answer its scrape is passed over as long as at least half of those
+    that a profile's filters would leave do answer. With fewer it is likelier that pages are
+    slow everywhere than that most servers are gone, and who answers must not get the traffic of
+    all. Source of the half: Envoy's ``healthy_panic_threshold``.
+    """
 
     profiles: Mapping[str, Profile]
     handler: Handler
@@ -58,22 +80,8 @@ class Scheduler:
     def _run(
         self, profile: Profile, request: PricedRequest, candidates: Table, rng: Rng
     ) -> tuple[Stage, Rejection | None]:
-        left = candidates
-        dropped_by: dict[int, str] = {}
-        notes: dict[str, Note] = {}
-        rejection = None
-        for each in profile.filters:
-            kept = each.keep(request, left, rng)
-            if note := each.explain(request, left, kept):
-                notes[each.name] = note
-            if left and not kept:
-                what = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
-                message = note.text if note else what
-                rejection = Rejection(reason=each.rejection, filter=each.name, message=message)
-            if len(kept) != len(left):
-                stay = set(map(id, kept))
-                dropped_by |= {id(candidate): each.name for candidate in left if id(candidate) not in stay}
-                left = Table([candidate for candidate in left if id(candidate) in stay])
+        filtered = _kept(profile, request, candidates, rng)
+        left, dropped_by, notes = filtered.left, filtered.dropped_by, filtered.notes
         columns, totals = _score(profile, request, left)
         work = self.handler.work_of(profile.name)
         shares = profile.picker.share_out(request, left, totals, rng) if work is Work.ENCODE and left else None
@@ -96,7 +104,7 @@ class Scheduler:
             work=work,
             encodes=encodes,
         )
-        return stage, rejection
+        return stage, filtered.rejection
 
     def _take(
         self,
@@ -113,6 +121,47 @@ class Scheduler:
         winners = tuple(left[index].endpoint for index in won)
         endpoints = [left[index].endpoint for index in _best_behind(won, totals, max(1, self.num_fallbacks), rng)]
         return winners, endpoints[0] if endpoints else None, tuple(endpoints[: self.num_fallbacks])
+
+
+def _kept(profile: Profile, request: PricedRequest, candidates: Table, rng: Rng) -> _Filtered:
+    """What the filters leave, of the endpoints that answer their scrape where these are enough."""
+    filtered = _filtered(profile, request, candidates, rng)
+    if not _silent(filtered.left):
+        return filtered
+    passed_over = dict.fromkeys(_silent(candidates), STALE_METRICS)
+    if len(passed_over) == len(candidates):
+        return filtered
+    answering = Table([each for each in candidates if id(each) not in passed_over])
+    among = _filtered(profile, request, answering, rng)
+    if not among.left or 2 * len(among.left) < len(filtered.left):
+        return filtered
+    return replace(among, dropped_by={**passed_over, **filtered.dropped_by, **among.dropped_by})
+
+
+def _silent(candidates: Table) -> list[int]:
+    """The ``id()`` of each candidate whose load is looked at and not known."""
+    loads = [(each, each.facts.get(_LOAD)) for each in candidates]
+    return [id(each) for each, load in loads if load is not None and load.at is None]
+
+
+def _filtered(profile: Profile, request: PricedRequest, candidates: Table, rng: Rng) -> _Filtered:
+    left = candidates
+    dropped_by: dict[int, str] = {}
+    notes: dict[str, Note] = {}
+    rejection = None
+    for each in profile.filters:
+        kept = each.keep(request, left, rng)
+        if note := each.explain(request, left, kept):
+            notes[each.name] = note
+        if left and not kept:
+            what = f"filter {each.name!r} of profile {profile.name!r} left none of {len(left)} endpoints"
+            message = note.text if note else what
+            rejection = Rejection(reason=each.rejection, filter=each.name, message=message)
+        if len(kept) != len(left):
+            stay = set(map(id, kept))
+            dropped_by |= {id(candidate): each.name for candidate in left if id(candidate) not in stay}
+            left = Table([candidate for candidate in left if id(candidate) in stay])
+    return _Filtered(left, dropped_by, notes, rejection)
 
 
 def _told(shares: Mapping[str, int], left: Sequence[Candidate], spares: Sequence[Endpoint]) -> EncodePlan | None:
