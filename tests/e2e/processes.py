@@ -4,9 +4,8 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -14,8 +13,8 @@ class Process:
     """One command, known by the ports that it prints when it is ready."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tessera.cli.main", *arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ)
+        self._arguments = arguments
+        self._process = _started(arguments)
         self._ports: dict[str, int] = {}
 
     @property
@@ -37,6 +36,12 @@ class Process:
             content: bytes = answer.read()
         return content
 
+    def post(self, path: str, body: object) -> None:
+        data = json.dumps(body).encode()
+        asked = urllib.request.Request(f"http://{self.id}{path}", data, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            answer.read()
+
     def counters(self, port: str = "metrics") -> dict[str, float]:
         """The numbers of its metrics page, by name and labels."""
         lines = [line for line in self.get("/metrics", port).decode().splitlines() if not line.startswith("#")]
@@ -45,6 +50,14 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(10)
+
+    def begin_again(self) -> None:
+        """As it was started, at the port that it had; it must have been killed, and have had but one."""
+        port = str(self.ports["http"])
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = _started([port if each == "0" else each for each in self._arguments])
+        self._ports = {}
 
     def ask_to_end(self) -> None:
         self._process.terminate()
@@ -58,6 +71,11 @@ class Process:
             self._process.wait(10)
             assert self._process.stdout is not None
             self._process.stdout.close()
+
+
+def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tessera.cli.main", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ)
 
 
 @contextmanager
