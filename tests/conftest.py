@@ -1,5 +1,7 @@
 """Small values of the spine for tests: endpoints, requests, tables, a whole router."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -32,7 +34,8 @@ from .models import write_model
 
 # A busy machine is no fault of the code under test.
 settings.register_profile("tessera", deadline=None)
-settings.load_profile("tessera")
+settings.register_profile("deep", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tessera"))
 # Before the first request is read: which dialect a path has is asked once.
 discover()
 

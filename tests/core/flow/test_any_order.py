@@ -220,6 +220,9 @@ class World:
 
     def __init__(self, seed):
         self.seed = seed
+        rng = random.Random(f"{seed} client")
+        self.gone_at = rng.uniform(0.1, 6.0) if rng.random() < 0.25 else None
+        """When the client does not wait any more; nothing: it waits for ever."""
 
     def answer(self, command):
         """Seconds, and the event with a time to be put in; nothing for a server that hangs."""
@@ -239,18 +242,20 @@ class World:
                     return [(delay, lambda at: events.PrefillFailed(at, attempt, Cause.UNREACHABLE))]
                 return [(delay, lambda at: events.PrefillAnswered(at, attempt, status, BLOCKS))]
             case commands.Decode(attempt):
-                if fails:
+                began = (delay, lambda at: events.DecodeHeaders(at, attempt, rng.choice((200, 200, 500))))
+                if fails and delay < 2.0:
                     return [(delay, lambda at: events.DecodeFailed(at, attempt, Cause.CUT))]
-                return [
-                    (delay, lambda at: events.DecodeHeaders(at, attempt, 200)),
-                    (2 * delay, lambda at: events.DecodeEnded(at, attempt)),
-                ]
+                if fails:
+                    return [began, (2 * delay, lambda at: events.DecodeFailed(at, attempt, Cause.CUT))]
+                return [began, (2 * delay, lambda at: events.DecodeEnded(at, attempt))]
         raise AssertionError(command)
 
 
 def by_heap(flow, world):
     """The flow driven in virtual time by a heap."""
     heap, given, order = [(0.0, 0, None, events.Started)], [], 0
+    if world.gone_at is not None:
+        heap.append((world.gone_at, 0, None, events.ClientGone))
     cancelled, wound = set(), None
     while heap and not flow.is_over:
         at, _, leg, make = heapq.heappop(heap)
@@ -318,6 +323,8 @@ async def by_asyncio(flow, world):
             await asyncio.sleep(began + delay - loop.time())
             happens(event(loop.time()))
 
+    if world.gone_at is not None:
+        loop.call_at(world.gone_at, lambda: happens(events.ClientGone(loop.time())))
     happens(events.Started(loop.time()))
     await over
     if timer:
@@ -327,7 +334,7 @@ async def by_asyncio(flow, world):
     return given
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_a_heap_and_an_event_loop_give_the_same_commands(seed):
     def flow():
         limits = {"encode_timeout_s": 2.0, "encode_budget_s": 4.0, "prefill_timeout_s": 2.0, "request_budget_s": 20.0}
@@ -339,5 +346,15 @@ def test_a_heap_and_an_event_loop_give_the_same_commands(seed):
         second = loop.run_until_complete(by_asyncio(flow(), World(seed)))
     finally:
         loop.close()
-    assert isinstance(first[-1][1], LAST)
     assert first == second
+    ends = [command for _, command in first if isinstance(command, LAST)]
+    assert len(ends) <= 1
+    assert ends or World(seed).gone_at is not None
+
+
+def test_the_worlds_that_are_driven_have_every_end_there_is():
+    found = set()
+    for seed in range(120):
+        flow = make_flow(seed % 5, 1 + seed % 3, seed % 4, request_budget_s=20.0)
+        found.add(type(by_heap(flow, World(seed))[-1][1]).__name__)
+    assert {"End", "Break", "Refuse", "Cancel"} <= found
