@@ -81,12 +81,13 @@ def test_every_kind_of_reference_goes_with_it(config):
 
 
 @pytest.mark.parametrize("ignore_missing", [False, True])
-def test_without_its_handler_the_profile_that_faces_the_client_runs_alone(config, ignore_missing):
+def test_without_its_handler_the_profile_that_faces_the_client_runs_alone(config, monkeypatch, ignore_missing):
+    monkeypatch.setattr("tessera.config.plan.LLMD_TYPES", {"newer-profile-handler": "handler"})
     profiles = [
         {"name": "encode", "plugins": [{"pluginRef": "encode-filter"}]},
         {"name": "decode", "plugins": [{"pluginRef": "decode-filter"}]},
     ]
-    data = config("data-parallel-profile-handler", "encode-filter", "decode-filter", schedulingProfiles=profiles)
+    data = config("newer-profile-handler", "encode-filter", "decode-filter", schedulingProfiles=profiles)
     loaded = load_data(data, ignore_missing=ignore_missing)
     assert list(loaded.router.scheduler.profiles) == ["decode"]
     assert loaded.router.scheduler.handler.type == "single-profile-handler"

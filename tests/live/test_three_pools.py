@@ -24,6 +24,7 @@ FORGED = {
     "x-prefiller-host-port": "6.6.6.6:1",
     "x-encoder-hosts-ports": "6.6.6.6:1",
     "x-kv-cache-source-host-port": "6.6.6.6:1",
+    "x-data-parallel-host-port": "6.6.6.6:1",
     "x-tessera-encode-plan": "0=6.6.6.6:1",
     "x-tessera-stages": "encode=6.6.6.6:1,1,200,1",
 }

@@ -34,7 +34,9 @@ PREFILLER: Final = "x-prefiller-host-port"
 """Who computes the prompt; llm-d's."""
 KV_SOURCE: Final = "x-kv-cache-source-host-port"
 """Who holds more of the prompt's KV; llm-d's."""
-PLAN_HEADERS: Final = (ENCODE_PLAN, ENCODERS, PREFILLER, KV_SOURCE)
+DATA_PARALLEL: Final = "x-data-parallel-host-port"
+"""Which data-parallel rank gets the request, where all are reached through one port; llm-d's."""
+PLAN_HEADERS: Final = (ENCODE_PLAN, ENCODERS, PREFILLER, KV_SOURCE, DATA_PARALLEL)
 """What a router says to the sidecar of the endpoint that decodes; no client may, and none of them goes further."""
 STAGES: Final = "x-tessera-stages"
 """Of an answer: how each stage of the request ended, for the router alone."""

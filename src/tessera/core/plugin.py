@@ -257,6 +257,10 @@ class Handler(Plugin):
         """The profile whose winner receives the client's request; raises RequestError where the client names none."""
         raise NotImplementedError
 
+    def entrance(self, winner: Endpoint) -> str | None:
+        """``ip:port`` through which the winner alone is reached; nothing where that is its own."""
+        return None
+
     def work_of(self, profile: str) -> Work | None:
         """The part of the work that a profile's winners do; nothing where they do all of it."""
         return None
@@ -317,10 +321,7 @@ class Producer(Plugin):
         raise NotImplementedError
 
     def derive(self, request: PricedRequest, candidates: Sequence[Candidate]) -> list[Any]:
-        """As ``match``, for a producer whose facts follow from those of the producers that it reads.
-
-        The candidates hold what the producers before this one made.
-        """
+        """As ``match``, where facts follow from those that the producers before this one made: candidates hold them."""
         return self.match(request, [candidate.endpoint for candidate in candidates])
 
     def prepare(self, request: PricedRequest) -> Mapping[Hashable, tuple[int, ...]]:

@@ -30,6 +30,7 @@ from tessera.core.types import (
     Outcome,
     PricedRequest,
     Rejection,
+    Stage,
 )
 from tessera.core.work import Work
 
@@ -128,6 +129,7 @@ class Router:
             plan={each.profile: ",".join([one.id for one in each.winners]) for each in stages if each.winners},
             guesses=(*request.guesses, *guesses),
             rejection=rejection,
+            entrance=self._entrance(stages, primary),
         )
         encoders = {} if rejection else _encoders(decision)
         return replace(decision, plan={**decision.plan, **encoders}) if encoders else decision
@@ -177,6 +179,10 @@ class Router:
                 faults.append(fault)
         if faults:
             raise ExceptionGroup("plugins failed", faults)
+
+    def _entrance(self, stages: Sequence[Stage], primary: str) -> str | None:
+        winner = next((each.winner for each in stages if each.profile == primary), None)
+        return self.scheduler.handler.entrance(winner) if winner is not None else None
 
     def _allowed(
         self, request: InferenceRequest, view: FleetView, at: float

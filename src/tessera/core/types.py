@@ -317,6 +317,8 @@ class Decision:
     guesses: tuple[str, ...] = ()
     """Each fallback and each piece of missing knowledge that this decision stands on."""
     rejection: Rejection | None = None
+    entrance: str | None = None
+    """``ip:port`` through which the winner is reached, where that is not its own; then nobody else is tried."""
 
     @property
     def request(self) -> InferenceRequest:
@@ -330,8 +332,7 @@ class Decision:
 
     def stage_of(self, work: Work) -> Stage | None:
         """The stage that chose somebody for that part of the work, if one did."""
-        found = [stage for stage in self.stages if stage.work is work and stage.winners]
-        return found[0] if found else None
+        return next((stage for stage in self.stages if stage.work is work and stage.winners), None)
 
     @property
     def destinations(self) -> tuple[Endpoint, ...]:

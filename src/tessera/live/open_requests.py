@@ -8,6 +8,7 @@ its time and keeps no clock; ``settle`` is called exactly once for each request.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tessera.core.entrance import reached_at
 from tessera.core.types import Decision, Ending, FirstTokenSource, Outcome, Usage
 from tessera.core.work import StageEnded
 from tessera.telemetry.records import without_token_ids
@@ -197,6 +198,7 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
     entry = request.entry
     decision = request.decision
     winner = decision.primary_stage.winner
+    served = (entry.endpoint if entry else None) or request.served
     first_at, source = request.first_token_at, request.first_token_source
     # As in ``first_token``: only a streamed answer's first body byte is a first token.
     if entry and entry.first_body_s is not None and decision.request.stream and source is not FirstTokenSource.BODY:
@@ -210,7 +212,7 @@ def _outcome(request: _Open, finished_at: float) -> Outcome:
         ending=_ending(entry, status),
         decision=decision,
         status=status,
-        endpoint=(entry.endpoint if entry else None) or request.served or (winner.id if winner else None),
+        endpoint=reached_at(decision, served) if served else (winner.id if winner else None),
         usage=entry.usage if entry else None,
         first_token_at=first_at,
         first_token_source=source,

@@ -16,6 +16,7 @@ from itertools import count
 from secrets import token_hex
 from typing import Any
 
+from tessera.core.entrance import reached_at
 from tessera.core.facts import FirstToken, FleetEvent
 from tessera.core.fleet import Fleet
 from tessera.core.matching.first_token import FirstTokenTracker, predicted_first_token_at
@@ -178,7 +179,9 @@ class RouterService:
         self.open.responded(decision.request.request_id, status, served)
         if not self.router.answering or status is None or status >= 500:
             return {}
-        endpoint = decision.primary_stage.winner if served is None else _candidate(decision, served)
+        endpoint = (
+            decision.primary_stage.winner if served is None else _candidate(decision, reached_at(decision, served))
+        )
         self.metrics.answered(Server.STRANGER if endpoint is None else Server.SAID if served else Server.ASSUMED)
         headers: dict[str, str] = {}
         if endpoint is not None:

@@ -2,6 +2,7 @@
 
 import logging
 
+from tessera.core.entrance import addresses_of
 from tessera.core.errors import DropReason, Rejected, RequestError, TesseraError
 from tessera.core.types import Decision, Ending, Rejection
 from tessera.live.extproc import ext_proc_pb2 as pb
@@ -81,9 +82,8 @@ class Stream:
         )
         if rejection := decision.rejection:
             raise _error_of(rejection)
-        destinations = tuple(endpoint.id for endpoint in decision.destinations)
         extra = self._service.router.request_headers(decision)
-        return self._handler.decided(destinations, self._id, extra, self._service.clock())
+        return self._handler.decided(addresses_of(decision), self._id, extra, self._service.clock())
 
     def _refuse(self, error: Exception) -> list[pb.ProcessingResponse]:
         match error:

@@ -146,6 +146,19 @@ async def test_each_rank_has_its_own_engine_for_every_path(world):
             async with world.client.get(url + "/metrics") as answer:
                 assert answer.status == 200
             assert [each.path for each in engine.asked] == [CHAT, "/metrics"]
+        # Through the port of rank 0 a router names the other rank; only its port tells, as an address may be mapped.
+        url = f"http://127.0.0.1:{world.ports['http']}{CHAT}"
+        named = f"10.0.0.9:{world.ports['http1']}"
+        data = json.dumps(chat("http://b"))
+        headers = {"x-data-parallel-host-port": named, "x-encoder-hosts-ports": encoder.id}
+        async with world.client.post(url, data=data, headers=headers) as answer:
+            assert answer.status == 200
+        assert [len(engine.asked) for engine in engines] == [2, 3]
+        for wrong in ("10.0.0.9:1", "x" * 9, "10.0.0.9:-1"):
+            async with world.client.post(url, data=data, headers=headers | {"x-data-parallel-host-port": wrong}) as no:
+                assert no.status == 400
+                assert "expected ip:port with one of the ports" in await no.text()
+        assert [len(engine.asked) for engine in engines] == [2, 3]
     finally:
         for relay in relays:
             relay.close()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tessera.core.headers import ENCODERS, KV_SOURCE, PREFILLER
+from tessera.core.headers import PLAN_HEADERS
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
 """Header and metadata key of the ordered endpoint list, ``ip:port,ip:port``."""
@@ -11,9 +11,7 @@ DESTINATION_SERVED: Final = "x-gateway-destination-endpoint-served"
 STRIPPED_NAMES: Final = (
     DESTINATION,
     DESTINATION_SERVED,
-    PREFILLER,
-    ENCODERS,
-    KV_SOURCE,
+    *PLAN_HEADERS,
     "x-llm-d-request-dropped-reason",
 )
 """Headers that only we may set; client copies are removed."""

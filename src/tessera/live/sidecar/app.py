@@ -54,7 +54,8 @@ class Sidecar:
         upstream = self._upstream = Upstream(settings)
         await self._start_watching()
         budget = BodyBudget(limit_bytes=settings.max_bodies_bytes, per_body_bytes=settings.max_body_bytes)
-        ports = {}
+        ports: dict[str, int] = {}
+        ranks: dict[int, Rank] = {}
         for index in range(settings.num_ranks):
             rank = Rank(
                 settings,
@@ -63,10 +64,12 @@ class Sidecar:
                 allow_list=self.allow_list,
                 metrics=self.metrics,
                 budget=budget,
+                ranks=ranks,
                 tracer=self._tracer,
             )
             port = settings.port + index if settings.port else 0
-            ports[f"http{index or ''}"] = await self._listen(_server(rank.handle), port, context)
+            ports[f"http{index or ''}"] = listening = await self._listen(_server(rank.handle), port, context)
+            ranks[listening] = rank
         if settings.metrics_port is not None:
             ports["metrics"] = await self._listen(_server(self._metrics_page), settings.metrics_port, None)
         return ports

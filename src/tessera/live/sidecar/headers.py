@@ -18,7 +18,7 @@ _HOP: Final = frozenset(
     }
 )
 """Of one connection only. Source: RFC 9110, 7.6.1."""
-_OURS: Final = frozenset({*PLAN_HEADERS, STAGES, "x-data-parallel-host-port"})
+_OURS: Final = frozenset({*PLAN_HEADERS, STAGES})
 _TO_ENCODERS: Final = ("authorization", "traceparent", "tracestate", "baggage")
 
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from tessera.core.flow.flow import Flow, Job
 from tessera.core.flow.plan import Plan, joined, read_plan
 from tessera.core.flow.shapes import CHAT, SHAPES, Shape
 from tessera.core.flow.stages import FlowReport
+from tessera.core.headers import DATA_PARALLEL
 from tessera.core.work import Work
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.sidecar.allow_list import AllowList
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from tessera.telemetry.sidecar_traces import RequestSpan, SidecarTracer
 
 HEALTH_TIMEOUT_S: Final = 2.0
+MAX_PORT_CHARS: Final = 5
+MAX_NAMED_RANKS: Final = 16
+"""Ports that an error lists."""
 
 _CONNECTORS: Final[Mapping[ECConnectorName, ECConnector]] = {
     ECConnectorName.EXAMPLE: ECExample(),
@@ -100,8 +105,11 @@ class Rank:
         allow_list: AllowList,
         metrics: SidecarMetrics,
         budget: BodyBudget,
+        ranks: "Mapping[int, Rank]" = MappingProxyType({}),
         tracer: "SidecarTracer | None" = None,
     ) -> None:
+        self._ranks = ranks
+        """All ranks by the ports at which they listen."""
         self._settings = settings
         host = f"[{settings.model_host}]" if ":" in settings.model_host else settings.model_host
         self._engine = f"{host}:{settings.model_port + rank}"
@@ -120,7 +128,7 @@ class Rank:
             request.writer.output_size = 0
         shape = SHAPES.get(request.path) if request.method == "POST" else None
         if shape is not None:
-            return await self._take_apart(request, shape)
+            return await self._take_apart_at_its_rank(request, shape)
         if request.path == "/health" and request.method == "GET":
             return await self._health()
         return await self._pass_on(request)
@@ -135,6 +143,19 @@ class Rank:
                 return web.Response(status=answer.status)
         except FAILURES as error:
             return web.Response(status=503, text=f"the model server does not answer: {cause_of(error)}\n")
+
+    async def _take_apart_at_its_rank(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
+        """A router that reaches all ranks through one port says which it means; the port alone tells."""
+        named = request.headers.get(DATA_PARALLEL, "").strip()
+        if not named:
+            return await self._take_apart(request, shape)
+        port = named.rpartition(":")[2]
+        rank = self._ranks.get(int(port)) if port.isascii() and port.isdigit() and len(port) <= MAX_PORT_CHARS else None
+        if rank is None:
+            known = ", ".join(map(str, list(self._ranks)[:MAX_NAMED_RANKS]))
+            message = f"the header {DATA_PARALLEL} names {named[:80]!r}, expected ip:port with one of the ports {known}"
+            return refusal(shape, 400, message, DATA_PARALLEL)
+        return await rank._take_apart(request, shape)
 
     async def _take_apart(self, request: web.BaseRequest, shape: Shape) -> web.StreamResponse:
         self._metrics.in_flight.inc()
@@ -199,7 +220,7 @@ class Rank:
             document=Document(body),
             shape=shape,
             plan=plan,
-            decoder=_known_as(request) or self._engine,
+            decoder=request.headers.get(DATA_PARALLEL, "").strip() or _known_as(request) or self._engine,
             ec=self._ec,
             kv=self._kv,
         )
