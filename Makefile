@@ -26,7 +26,7 @@ test: $(STAMP)  ## Everything that a change must pass
 	$(BIN)/python -m pytest -m "not slow and not vllm" $(ARGS)
 
 test-slow: $(STAMP)  ## The long runs: more examples, longer fuzzing, the whole published table, inference-perf
-	HYPOTHESIS_PROFILE=deep TESSERA_INFERENCE_PERF_RESULT=bench/results/inference_perf.json $(BIN)/python -m pytest -m "not vllm" $(ARGS)
+	HYPOTHESIS_PROFILE=deep TESSERA_INFERENCE_PERF_RESULT=bench/results/inference_perf.json TESSERA_LEARNING_RESULT=bench/results/learning.json $(BIN)/python -m pytest -m "not vllm" $(ARGS)
 
 test-vllm: $(STAMP)  ## Against a real vLLM on the CPU, which it installs in TESSERA_VLLM_DIR (3.5 GB)
 	$(BIN)/python tools/real_vllm/install.py $(TESSERA_VLLM_DIR)

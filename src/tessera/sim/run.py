@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tessera.config.declarations import MIN_INTERVAL_S
+from tessera.config.load import LoadedConfig
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.family import Family
 from tessera.core.pricing.served_model import guess
@@ -97,11 +98,15 @@ def simulate(run: Run) -> list[Row]:
     return [Row(run.policy.title, each.stage.rate, run.seed, figures_of(each)) for each in measured]
 
 
-def play(run: Run) -> list[StageRecord]:
-    """What became of each stage, warm-up included."""
+def play(run: Run, loaded: LoadedConfig | None = None) -> list[StageRecord]:
+    """What became of each stage, warm-up included.
+
+    ``loaded`` is the policy's configuration with new plugin instances, for who wants to see
+    afterwards what they have learned; it is loaded here where it is left out.
+    """
     spec = run.scenario.document
     profile = run.scenario.profile
-    loaded = run.policy.load(run.scenario.folder)
+    loaded = loaded or run.policy.load(run.scenario.folder)
     metrics = loaded.data_layer.metrics
     interval_s = max(metrics.interval, MIN_INTERVAL_S) if metrics is not None else None
     kernel = Kernel()

@@ -88,11 +88,13 @@ class TTFTCostProducer(Producer):
     table. From requests that had their endpoint to themselves it is learned by which
     factors text, media and the fixed part differ from them: medians of first tokens that
     were seen in the answer or counted by the engine, from 32 requests of a kind on,
-    within a factor of 16, apart for each value of ``groupLabel``. It is reckoned with
+    within a factor of 16, apart for each value of ``groupLabel``. Prompts without media
+    work must differ by 500 uncached tokens for their rate to be told from the fixed part;
+    a fleet so busy that nobody is alone teaches nothing. What is learned is reckoned with
     under ``learning: {mode: apply}``, else only shown in the metrics.
 
     Memory: three entries for each request in flight, two for each endpoint with such a
-    request; 64 groups of at most 512 numbers.
+    request; 64 groups of at most 256 samples of three numbers.
     """
 
     produces = FirstTokenCost

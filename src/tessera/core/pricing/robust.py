@@ -20,6 +20,25 @@ def median(values: Iterable[float]) -> float:
     return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
 
 
+def weighted_median(pairs: Iterable[tuple[float, float]]) -> float:
+    """The value at which half of the weight is reached, of (value, weight) pairs; 0 for none.
+
+    Of ratios ``y / x`` weighed by ``x`` it is the slope of the line through the origin from
+    which the points lie least far in sum.
+
+    >>> weighted_median([(1.0, 1.0), (2.0, 1.0), (9.0, 3.0)]), weighted_median([])
+    (9.0, 0.0)
+    """
+    ordered = sorted(pairs)
+    half = sum(weight for _, weight in ordered) / 2
+    reached = 0.0
+    for value, weight in ordered:
+        reached += weight
+        if reached >= half:
+            return value
+    return 0.0
+
+
 class Ring:
     """The last ``size`` numbers."""
 
@@ -73,12 +92,6 @@ class Line:
     def at(self, x: float) -> float:
         """The line's y."""
         return self.intercept + self.slope * x
-
-    def reach(self) -> float:
-        """How far apart the points lie in x, the outer tenths left out; 0 for fewer than two."""
-        xs = sorted(x for x, _ in self._points)
-        outer = len(xs) // 10
-        return xs[-1 - outer] - xs[outer] if xs else 0.0
 
     def spread(self) -> float:
         """Median distance of the points from the line, as a share of y."""
