@@ -10,8 +10,8 @@ from tessera.sim.workload import block
 
 FOLDER: Final = Path(__file__).parent / "policies"
 """The policies that are shipped for comparison."""
-_EXAMPLES: Final = ("tessera-multimodal",)
-"""Shipped examples that are policies too: what a router does that is given no configuration."""
+_EXAMPLES: Final = ("tessera-multimodal", "tessera-overload")
+"""Shipped examples that are policies too: what a router does that is given no configuration, and that with a limit."""
 
 FirstTokenWord = Literal["body", "counter", "predicted"]
 

@@ -16,6 +16,11 @@ class ConcurrencyDetector(Filter):
 
     An endpoint is dropped at ``load >= 1 + headroom``, load = requests in flight /
     ``maxConcurrency``, or tokens / ``maxTokenConcurrency``, or the larger of the two.
+
+    With ``scope: pool`` all are kept while the mean load is below the limit, and none from
+    there on. Endpoint by endpoint, a full fleet sends every request to whoever has just
+    ended one, away from what the caches hold, and does more work for less: bench/README.md
+    has the figures, ``examples/tessera-overload.yaml`` the configuration.
     """
 
     rejection: ClassVar = DropReason.SATURATED
@@ -28,6 +33,8 @@ class ConcurrencyDetector(Filter):
     """Uncached prompt tokens in flight that fill an endpoint."""
     headroom: Annotated[float, Range(ge=0)] = 0.0
     """Share above the limit that a profile's filter still lets through."""
+    scope: Literal["endpoint", "pool"] = "endpoint"
+    """What is full: each endpoint by itself, or all together. Ours; llm-d's filter knows the first."""
     in_flight_load_producer_name: str = InFlightLoad.producer
     """The producer whose counts are read."""
 
@@ -39,7 +46,10 @@ class ConcurrencyDetector(Filter):
         """The candidates with room, in their order; possibly none."""
         limit = 1.0 + self.headroom
         loads = facts_of(InFlightLoad, candidates, self.in_flight_load_producer_name)
-        return [c for c, fullness in zip(candidates, self._fullness(loads), strict=True) if fullness < limit]
+        fullness = self._fullness(loads)
+        if self.scope == "pool":
+            return list(candidates) if sum(fullness) < limit * len(candidates) else []
+        return [c for c, each in zip(candidates, fullness, strict=True) if each < limit]
 
     def _fullness(self, loads: Sequence[InFlightLoad]) -> list[float]:
         """How full each endpoint is; 1 is full."""
