@@ -137,11 +137,18 @@ def test_what_cannot_be_compared_is_left_out(build):
 
 
 @pytest.mark.parametrize(
-    ("profiles", "is_compared"), [(("prefill", "decode"), False), (("encode", "decode"), True), (("prefill",), True)]
+    ("stages", "is_compared"),
+    [
+        ({"prefill": 1, "decode": 0}, False),
+        ({"prefill": 0, "decode": 0}, True),
+        ({"encode": 1, "decode": 0}, True),
+        ({"prefill": 0}, True),
+    ],
 )
-def test_a_prompt_that_another_engine_computes_is_left_out(build, profiles, is_compared):
+def test_a_prompt_that_another_engine_computes_is_left_out(build, stages, is_compared):
     metrics = Metrics()
-    stages = [build.stage([row(build, approximate=match(160, 320))], profile=name) for name in profiles]
+    rows = [row(build, approximate=match(160, 320)), build.candidate(2)]
+    stages = [build.stage(rows, winner, profile=name) for name, winner in stages.items()]
     settled(metrics, build.decision(build.priced(320), *stages), 320, 160)
     assert counted(metrics) == ([1, 320, 160, 160, 0, 0] if is_compared else NOTHING)
 

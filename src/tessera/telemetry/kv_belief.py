@@ -11,8 +11,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 
 from tessera.core.facts import Load, PrefixMatch
+from tessera.core.matching.divided import prefill_apart
 from tessera.core.types import Candidate, Decision, Ending, Outcome, Usage
-from tessera.core.work import Work
 
 BLOCK_SIZE: Final = 16
 """Tokens of a block where an endpoint's page does not say it: vLLM's default."""
@@ -72,7 +72,7 @@ class KVBeliefMetrics:
 
 def _is_of_one_engine(decision: Decision) -> bool:
     """Whether an answer's cached tokens are those of the one prompt on the one engine that served it."""
-    prefill = decision.stage_of(Work.PREFILL)
+    prefill = prefill_apart(decision)
     return decision.request.num_engine_requests == 1 and prefill in (None, decision.primary_stage)
 
 

@@ -216,6 +216,21 @@ def test_each_stage_is_charged_with_its_own_work(build):
     assert ledger.load_of(decode) == InFlightLoad(num_requests=1)
 
 
+def test_a_prefill_that_finds_who_decodes_is_one_request_there(build):
+    ledger = InflightLoadProducer()
+    rows = [build.candidate(1), build.candidate(2)]
+    stages = [build.stage(rows, 0, "decode"), build.stage(rows, 0, "prefill")]
+    item = build.item(100, num_embeds=90, identifier="a", num_bytes=7)
+    ledger.record(build.decision(build.priced(1000, [item]), *stages, primary="decode"))
+    both = rows[0].endpoint.id
+    held = {"num_requests": 1, "num_items": 1, "media_bytes": 7}
+    assert ledger.load_of(both) == InFlightLoad(**held, num_uncached_tokens=1100, encode_embeds=90)
+    ledger.observe(first_token())
+    assert ledger.load_of(both) == InFlightLoad(**held)
+    ledger.settle(outcome())
+    assert ledger.load_of(both) == InFlightLoad()
+
+
 def test_of_items_that_are_spread_each_encoder_has_its_own_and_who_prefills_the_rest(build):
     ledger = InflightLoadProducer()
     plan = EncodePlan({"b": "10.0.0.4:8000"}, is_told=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tessera.core.headers import ENCODE_PLAN, ENCODERS, PREFILLER
+from tessera.core.matching.divided import prefill_apart
 from tessera.core.plugin import Decider, Handler, params, plugin
 from tessera.core.types import Decision, PricedRequest, Stage
 from tessera.core.work import EncodePlan, Work
@@ -133,8 +134,7 @@ class DisaggProfileHandler(Handler):
     def request_headers(self, decision: Decision) -> Mapping[str, str]:
         """Whom the decode endpoint shall ask."""
         headers = {}
-        prefill, decode = decision.stage_of(Work.PREFILL), decision.primary_stage
-        if prefill is not None and prefill.winners[0] is not decode.winner:
+        if (prefill := prefill_apart(decision)) is not None:
             headers[PREFILLER] = prefill.winners[0].id
         if encode := decision.stage_of(Work.ENCODE):
             headers[ENCODERS] = ",".join([each.id for each in encode.winners])

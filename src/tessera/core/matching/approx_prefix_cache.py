@@ -6,11 +6,10 @@ from typing import Annotated, Final, Literal
 
 from tessera.core.facts import FleetEvent, Joined, Left, Load, PrefixMatch, Scraped
 from tessera.core.matching.atoms import Chain, chains
-from tessera.core.matching.divided import kv_stages, prefill_failed
+from tessera.core.matching.divided import kv_stages, prefill_apart, prefill_failed
 from tessera.core.matching.prefix_index import PrefixIndex
 from tessera.core.plugin import Producer, Range, plugin
 from tessera.core.types import Candidate, Decision, Ending, Endpoint, Finding, Outcome, PricedRequest, Stage, Usage
-from tessera.core.work import Work
 
 MAX_CAPACITY_TOKENS: Final = 1 << 26
 """A metrics page that claims a larger cache is taken at this."""
@@ -131,7 +130,7 @@ class ApproxPrefixCacheProducer(Producer):
         decision, usage = outcome.decision, outcome.usage
         if decision is None or decision.rejection is not None or usage is None or outcome.ending is not Ending.FINISHED:
             return ()
-        stage, prefill = decision.primary_stage, decision.stage_of(Work.PREFILL)
+        stage, prefill = decision.primary_stage, prefill_apart(decision)
         if prefill is not None and prefill_failed(outcome):
             self._not_computed(prefill, decision)
         winner = stage.winner.id if stage.winner else None

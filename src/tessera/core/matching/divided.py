@@ -4,9 +4,20 @@ from tessera.core.types import Candidate, Decision, Outcome, PricedItem, Stage
 from tessera.core.work import Work
 
 
+def prefill_apart(decision: Decision) -> Stage | None:
+    """The stage whose winner computes the prompt for another endpoint, if one does."""
+    stage = decision.stage_of(Work.PREFILL)
+    return stage if stage is not None and not _repeats_primary(decision, stage) else None
+
+
 def computing_stage(decision: Decision) -> Stage:
-    """The stage whose winner computes the prompt: prefill's where it chose somebody, else the primary one."""
-    return decision.stage_of(Work.PREFILL) or decision.primary_stage
+    """The stage whose winner computes the prompt: prefill's where it is another endpoint's, else the primary one."""
+    return prefill_apart(decision) or decision.primary_stage
+
+
+def working_stages(decision: Decision) -> list[Stage]:
+    """The stages that chose somebody, but for a prefill that found whom decode has found: that is one request there."""
+    return [each for each in decision.stages if each.winners and not _repeats_primary(decision, each)]
 
 
 def kv_stages(decision: Decision) -> list[Stage]:
@@ -15,8 +26,8 @@ def kv_stages(decision: Decision) -> list[Stage]:
     Who computes it holds it, and who decodes gets all of it before it starts and keeps
     it in its own prefix cache.
     """
-    stages = decision.stages
-    return [each for each in stages if each.winners and (each.profile == decision.primary or each.work is Work.PREFILL)]
+    stages = working_stages(decision)
+    return [each for each in stages if each.profile == decision.primary or each.work is Work.PREFILL]
 
 
 def sent_away(decision: Decision) -> dict[str, tuple[PricedItem, ...]]:
@@ -50,6 +61,13 @@ def row_of(decision: Decision, endpoint_id: str) -> Candidate | None:
     """An endpoint as the decision saw it."""
     rows = (each for stage in decision.stages for each in stage.candidates)
     return next((each for each in rows if each.endpoint.id == endpoint_id), None)
+
+
+def _repeats_primary(decision: Decision, stage: Stage) -> bool:
+    primary = decision.primary_stage
+    if stage is primary or stage.work is not Work.PREFILL or primary.winner is None or stage.winner is None:
+        return False
+    return stage.winner.id == primary.winner.id
 
 
 def prefill_failed(outcome: Outcome) -> bool:

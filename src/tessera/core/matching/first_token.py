@@ -20,7 +20,7 @@ from tessera.core.facts import (
     Scraped,
     num_uncached_tokens,
 )
-from tessera.core.matching.divided import computing_stage, row_of, sent_away
+from tessera.core.matching.divided import computing_stage, prefill_apart, row_of, sent_away
 from tessera.core.matching.encode_shares import cost_s
 from tessera.core.types import Decision, FirstTokenSource
 from tessera.core.work import Work
@@ -76,7 +76,7 @@ def predicted_ttft_s(decision: Decision, served: str | None = None) -> float | N
     cost = row.fact(FirstTokenCost, FirstTokenCost.producer) if row is not None else None
     if cost is None:
         return None
-    is_apart = decision.stage_of(Work.ENCODE) or decision.stage_of(Work.PREFILL)
+    is_apart = decision.stage_of(Work.ENCODE) or prefill_apart(decision)
     return predicted_first_token_at(decision) - decision.at if is_apart else cost.ttft_s
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from tessera.core.facts import FirstToken, FleetEvent, InFlightLoad, PrefixMatch, num_uncached_tokens
-from tessera.core.matching.divided import computing_stage, kept_items, sent_away
+from tessera.core.matching.divided import computing_stage, kept_items, sent_away, working_stages
 from tessera.core.plugin import NamedFacts, Producer, Range, plugin
 from tessera.core.types import Decision, Endpoint, Finding, Outcome, PricedItem, PricedRequest, Stage
 from tessera.core.work import StageEnded, Work
@@ -78,7 +78,7 @@ class InflightLoadProducer(Producer):
             load = _media(items, num_requests=1, encode_embeds=sum(item.num_embeds for item in items))
             self._charge(entry.until_stage.setdefault((Work.ENCODE, endpoint_id), []), endpoint_id, load)
         computing = computing_stage(decision)
-        for stage in decision.stages:
+        for stage in working_stages(decision):
             if stage.winner is not None and stage.work is not Work.ENCODE:
                 computes = stage is computing or stage.work is None
                 self._charge_prompt(entry, decision, stage, stage.winner.id, computes=computes)

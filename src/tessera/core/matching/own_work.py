@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tessera.core.facts import EncoderMatch, FirstTokenCost, PrefixMatch
-from tessera.core.matching.divided import computing_stage, row_of, sent_away
+from tessera.core.matching.divided import computing_stage, row_of, sent_away, working_stages
 from tessera.core.matching.encode_shares import cost_s
 from tessera.core.matching.mm_embeddings_cache import uncovered_items
 from tessera.core.types import Candidate, Decision
@@ -43,7 +43,7 @@ def own_work(
         if (row := row_of(decision, encoder)) is not None:
             seconds = sum(cost_s(item, row, producer) for item in items)
             yield OwnWork(encoder, seconds, len(items), Work.ENCODE)
-    for stage in decision.stages:
+    for stage in working_stages(decision):
         if stage.winner is None or stage.work is Work.ENCODE:
             continue
         row = stage.candidate_of(stage.winner)
