@@ -80,6 +80,12 @@ def test_a_prefillers_answer_is_not_packed():
     assert client["accept-encoding"] == "gzip"
 
 
+def test_a_rank_is_one_of_the_engine_that_decodes():
+    client = onward(headers(("X-Data-Parallel-Rank", "3"), ("x-request-id", "r")))
+    assert client["x-data-parallel-rank"] == "3"
+    assert dict(to_prefiller(client)) == {"x-request-id": "r"}
+
+
 def test_what_goes_back():
     engine = headers(
         ("Content-Length", "3"),

@@ -18,6 +18,8 @@ _HOP: Final = frozenset(
     }
 )
 """Of one connection only. Source: RFC 9110, 7.6.1."""
+_RANK: Final = "x-data-parallel-rank"
+"""A rank of the engine that decodes, which is none of who prefills. Source: vLLM 0.32."""
 _OURS: Final = frozenset({*PLAN_HEADERS, STAGES})
 _TO_ENCODERS: Final = ("authorization", "traceparent", "tracestate", "baggage")
 
@@ -39,9 +41,10 @@ def to_encoder(headers: Mapping[str, str], item: int) -> dict[str, str]:
 
 
 def to_prefiller(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """The client's headers, but for how the answer may be packed: we read it."""
+    """The client's headers, but for how the answer may be packed, as we read it, and for a rank of another engine."""
     kept = CIMultiDict(headers)
-    kept.popall("accept-encoding", None)
+    for name in ("accept-encoding", _RANK):
+        kept.popall(name, None)
     return kept
 
 
