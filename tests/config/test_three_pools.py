@@ -198,6 +198,29 @@ def test_ours_leaves_pictures_where_that_is_sooner_and_spreads_them_where_it_is_
     assert min(costs.queued_s(encoder) for encoder in ENCODERS) > 0.4
 
 
+def test_what_we_know_to_be_one_item_has_an_index_for_each_way_to_write_it():
+    data = document.parse((EXAMPLES / "e-pd-spread.yaml").read_text())
+    pricer = next(each for each in data["plugins"] if each["type"] == "token-producer")
+    pricer["parameters"]["urlKeysIgnored"] = ["sig"]
+    fleet = Fleet("e-pd-spread", loaded=load_data(data))
+    busy(fleet, 8)
+    first, padless = picture(*UHD, 1), picture(*UHD, 1).rstrip("=")
+    assert first != padless
+    links = ["https://x/a?sig=1", "https://x/a?sig=2", "https://x/b", "https://x/a?sig=2"]
+    urls = [*links[:2], first, padless, *links[2:], padless]
+    content = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    asked = json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}).encode()
+    read = Router.read(asked, HEADERS, fleet.loaded.profile, request_id="r", at=0.0, wall_at=0.0)
+    decision = fleet.router.decide(read[0], fleet.view, 0.0, SeededRng(0, "r"))
+    assert len(decision.priced.distinct_items()) == 3
+    told = fleet.told(decision)["x-tessera-encode-plan"]
+    by_index = dict(entry.split("=") for entry in told.partition(";")[0].split(","))
+    assert list(by_index) == ["0", "1", "2", "3", "4"]
+    assert by_index["0"] == by_index["1"]
+    assert by_index["2"] == by_index["3"]
+    assert set(by_index.values()) == ENCODERS
+
+
 @pytest.mark.parametrize(("status", "apart"), [(200, False), (503, True)])
 def test_ours_does_not_send_what_the_decoder_was_given_before(status, apart):
     fleet = Fleet("e-pd-spread", ENDPOINTS[:-1])

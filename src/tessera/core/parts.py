@@ -64,6 +64,9 @@ class MediaItem:
     """Prompt positions that a client which sends token ids says the item takes; never more than the ids it sent."""
     reason: str | None = None
     """Why the size is not known, where it is not."""
+    is_respelled: bool = False
+    """Whether an item of this identifier came before, and none that was written like this one: another link to
+    the same, the same bytes in another base64. Who hashes no content takes it for an item of its own."""
 
 
 class TextTokens(Protocol):

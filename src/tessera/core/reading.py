@@ -12,6 +12,7 @@ from tessera.core.media.digests import text_digests, token_digests
 from tessera.core.media.identity import Naming
 from tessera.core.media.mm_hash import HashFactors
 from tessera.core.media.probe import Steps, probe
+from tessera.core.media.spelling import Spellings
 from tessera.core.parts import Part, TextPart, TokenPart
 from tessera.core.plugin import Dialect, registered
 from tessera.core.types import InferenceRequest, ModelProfile, Objective
@@ -64,7 +65,7 @@ def read_request(
     dialect = dialect_for(headers, profile)
     draft = dialect.parse(body, profile, headers) if dialect and body is not None else Draft(dialect=OPAQUE)
     _bound_parts(draft, profile)
-    steps, naming = Steps(), naming_of(draft, profile)
+    steps, naming, spellings = Steps(), naming_of(draft, profile), Spellings()
     if profile.renders_prompts and draft.unrendered is None:
         # The prompt will be tokenised as a whole.
         profile = replace(profile, tokenizer=None)
@@ -75,7 +76,9 @@ def read_request(
         dialect=draft.dialect,
         model=draft.model,
         engine_model=profile.engine_model,
-        prompts=tuple(tuple(_measure(part, profile, naming, steps) for part in prompt) for prompt in draft.prompts),
+        prompts=tuple(
+            tuple(_measure(part, profile, naming, steps, spellings) for part in prompt) for prompt in draft.prompts
+        ),
         cache_salt=draft.cache_salt,
         lora=draft.model if draft.model in profile.adapters else None,
         stream=draft.stream,
@@ -117,7 +120,7 @@ def naming_of(draft: Draft, profile: ModelProfile) -> Naming:
     return Naming(factors, profile.url_keys_ignored)
 
 
-def _measure(part: DraftPart, profile: ModelProfile, naming: Naming, steps: Steps) -> Part:
+def _measure(part: DraftPart, profile: ModelProfile, naming: Naming, steps: Steps, spellings: Spellings) -> Part:
     if isinstance(part, DraftText):
         text = part.text if isinstance(part.text, bytes) else part.text.encode("utf-8", "surrogatepass")
         if part.role:
@@ -125,7 +128,8 @@ def _measure(part: DraftPart, profile: ModelProfile, naming: Naming, steps: Step
         return TextPart(num_bytes=len(text), num_tokens=_count(part, profile), digests=text_digests(text))
     if isinstance(part, DraftTokens):
         return TokenPart(num_tokens=len(part.token_ids), digests=token_digests(part.token_ids))
-    return probe(part, naming=naming, uses_pillow=profile.uses_pillow, steps=steps)
+    item = probe(part, naming=naming, uses_pillow=profile.uses_pillow, steps=steps)
+    return replace(item, is_respelled=True) if spellings.is_other(item.identifier, part) else item
 
 
 def _count(part: DraftText, profile: ModelProfile) -> int | None:

@@ -7,10 +7,8 @@ from tessera.core.facts import Load, Table
 from tessera.core.plugin import Filter, Handler, Picker, Scorer
 from tessera.core.rng import Rng
 from tessera.core.types import Candidate, Endpoint, FactKey, Note, PricedRequest, Rejection, Stage
-from tessera.core.work import EncodePlan, Work
+from tessera.core.work import MAX_TOLD_CHARS, EncodePlan, Work
 
-MAX_TOLD_CHARS = 7_000
-"""A header with who encodes what may be so long; HTTP servers refuse lines of 8,190."""
 _TOO_LONG = Note(
     f"who encodes what would take more than {MAX_TOLD_CHARS} characters of a header: items are dealt out in turn",
     guess="encode-plan-too-long",

@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+MAX_TOLD_CHARS: Final = 7_000
+"""A header with who encodes what may be so long; HTTP servers refuse lines of 8,190."""
 
 
 class Work(StrEnum):

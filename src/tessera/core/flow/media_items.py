@@ -1,7 +1,8 @@
 """Which media has a body, each once, as an encoder would be asked for it?
 
 Items are told apart by their uuid, else by what they hold: the same bytes under two
-spellings of a ``data:`` head are one item, two links are two.
+spellings of a ``data:`` head are one item, two links are two. A router that knows better, by the
+content's hash, counts as we do (``core/media/spelling.py``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,12 +17,12 @@ from tessera.core.dialects.json_body import optional_text
 from tessera.core.draft import DraftMedia
 from tessera.core.errors import RequestError
 from tessera.core.flow.document import Document, fields_of, list_of, value_of
+from tessera.core.media.spelling import MAX_DATA_HEAD_CHARS
 
 MAX_ITEMS: Final = 1024
 """Media parts of one request, as in the router."""
 MAX_NESTING: Final = 4
 """Blocks within blocks of Anthropic's messages."""
-_MAX_DATA_HEAD: Final = 512
 
 _ENCODED_KINDS = frozenset({"image_url", "input_image", "video_url", "audio_url", "input_audio"})
 
@@ -100,7 +101,7 @@ def _content(media: DraftMedia, document: Document) -> bytes:
         return media.base64.encode("utf-8", "surrogatepass")
     content = document.content_of(media.url or "")
     if content.startswith(b"data:"):
-        comma = content.find(b",", 0, _MAX_DATA_HEAD)
+        comma = content.find(b",", 0, MAX_DATA_HEAD_CHARS)
         return content[comma + 1 :]
     return content
 

@@ -8,7 +8,7 @@ from tessera.core.headers import ENCODE_PLAN, ENCODERS, PREFILLER
 from tessera.core.matching.divided import prefill_apart
 from tessera.core.plugin import Decider, Handler, params, plugin
 from tessera.core.types import Decision, PricedRequest, Stage
-from tessera.core.work import EncodePlan, Work
+from tessera.core.work import MAX_TOLD_CHARS, EncodePlan, Work
 
 
 @params
@@ -138,8 +138,9 @@ class DisaggProfileHandler(Handler):
             headers[PREFILLER] = prefill.winners[0].id
         if encode := decision.stage_of(Work.ENCODE):
             headers[ENCODERS] = ",".join([each.id for each in encode.winners])
-            if encode.encodes and encode.encodes.is_told:
-                headers[ENCODE_PLAN] = _plan_text(decision.priced, encode.encodes)
+            text = _plan_text(decision.priced, encode.encodes) if encode.encodes and encode.encodes.is_told else ""
+            if 0 < len(text) <= MAX_TOLD_CHARS:
+                headers[ENCODE_PLAN] = text
         return headers
 
     def _runs(self, work: Work, profiles: Sequence[str], done: Mapping[str, Stage]) -> bool:
@@ -155,7 +156,13 @@ class DisaggProfileHandler(Handler):
 
 
 def _plan_text(priced: PricedRequest, plan: EncodePlan) -> str:
-    """``0=ip:port,2=ip:port;alt=ip:port,ip:port``: indices into the distinct items, prompt order."""
-    index_of = {each.identifier: index for index, each in enumerate(priced.distinct_items())}
-    text = ",".join([f"{index_of[name]}={encoder}" for name, encoder in plan.by_item.items()])
+    """``0=ip:port,2=ip:port;alt=ip:port,ip:port``: indices into the distinct items, prompt order.
+
+    Distinct to who reads them: what we know to be the same, and the sidecar does not, has an index for each
+    way in which it is written, and goes to one encoder, which encodes it once.
+    """
+    first = {each.index for each in priced.distinct_items()}
+    told = [each for each in priced.items if each.item.is_respelled or each.index in first]
+    indices = [(index, plan.by_item.get(each.identifier)) for index, each in enumerate(told)]
+    text = ",".join([f"{index}={encoder}" for index, encoder in indices if encoder is not None])
     return f"{text};alt={','.join(plan.spares)}" if plan.spares else text
