@@ -34,6 +34,7 @@ class SidecarMetrics:
         self._encode_requested = self._counter("encode_requested", "Distinct items that were to be encoded elsewhere.")
         self._encoded = self._counter("encoded", "Items that an encoder confirmed.")
         self._transferred = self._counter("transferred", "Items whose embeddings the engine was told to fetch.")
+        self._handed_over = self._counter("handed_over", "Requests whose KV blocks the engine was told to fetch.")
         self._fell_back = Counter(
             "tessera_sidecar_fell_back",
             "Items (encode) and requests (prefill) that the engine worked on itself, by cause.",
@@ -67,6 +68,7 @@ class SidecarMetrics:
         self._encode_requested.inc(report.num_encode_requested)
         self._encoded.inc(report.num_encoded)
         self._transferred.inc(report.num_transferred)
+        self._handed_over.inc(report.is_handed_over)
         for counter, counts in ((self._fell_back, report.fell_back), (self._retried, report.retried)):
             for (stage, cause), count in counts.items():
                 counter.labels(stage, cause).inc(count)

@@ -43,6 +43,7 @@ class RequestSpan:
         span, context = self._span, set_span_in_context(self._span)
         span.set_attribute("tessera.encode.requested", report.num_encode_requested)
         span.set_attribute("tessera.encode.transferred", report.num_transferred)
+        span.set_attribute("tessera.prefill.handed_over", report.is_handed_over)
         for (stage, cause), count in report.fell_back.items():
             span.set_attribute(f"tessera.fell_back.{stage}.{cause}", count)
         for (stage, endpoint, status), entry in report.entries.items():

@@ -31,6 +31,7 @@ async def test_eleven_items_of_which_eight_are_distinct_by_three_encoders_at_onc
     assert metrics["tessera_sidecar_encode_requested_total"] == 8
     assert metrics["tessera_sidecar_encoded_total"] == 8
     assert metrics["tessera_sidecar_transferred_total"] == 8
+    assert metrics["tessera_sidecar_handed_over_total"] == 0
     assert not any("fell_back_total" in name for name in metrics)
     assert metrics['tessera_sidecar_stage_seconds_count{stage="encode"}'] == 1
     stages = reply.headers["x-tessera-stages"]
@@ -67,6 +68,7 @@ async def test_all_three_apart(world):
     assert "ec_transfer_params" not in engine.asked[0].json
     assert engine.asked[0].json["kv_transfer_params"]["remote_port"] == 5600
     metrics = await world.metrics()
+    assert metrics["tessera_sidecar_handed_over_total"] == 1
     assert [
         metrics[f'tessera_sidecar_stage_seconds_count{{stage="{stage}"}}'] for stage in ("encode", "prefill", "decode")
     ] == [1, 1, 1]

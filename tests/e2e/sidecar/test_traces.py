@@ -39,6 +39,7 @@ async def test_a_span_for_each_leg(world, spans):
     assert root.resource.attributes["service.name"] == "tessera-sidecar"
     assert root.attributes["tessera.request_id"] == "mine"
     assert root.attributes["tessera.encode.transferred"] == 2
+    assert root.attributes["tessera.prefill.handed_over"] is True
     assert {(name, span.attributes["http.response.status_code"]) for (name, _), span in finished.items()} == {
         ("encode", 0),
         ("encode", 200),

@@ -60,6 +60,7 @@ def test_an_engine_that_cannot_use_the_blocks_prefills_by_itself(begin, failure)
     play << ("prefill", 0, P1)
     play >> play.prefilled(cached=4)
     play << ("decode", 0, 4)
+    assert play.report.is_handed_over
     if failure == "status":
         play >> play.headers(500)
         play << Cancel(Work.DECODE, 0)
@@ -69,6 +70,7 @@ def test_an_engine_that_cannot_use_the_blocks_prefills_by_itself(begin, failure)
     assert play.bodies["decode", 1] == TEXT
     cause = Cause.TRANSFER if failure == "status" else Cause.CUT
     assert play.report.fell_back == {(Work.PREFILL, cause): 1}
+    assert not play.report.is_handed_over
     play >> play.headers(500, attempt=1)
     assert isinstance(play.left.pop(), Relay)
     play >> play.ended(1)
@@ -169,4 +171,5 @@ def test_the_report_says_how_long_each_stage_took(begin):
     play << Relay(f"encode={E1},1,200,0.500000;prefill={P1},0,200,1.250000;decode=d:8000,0,200,0.250000")
     play.at_time(7.0) >> play.ended()
     play << End()
+    assert play.report.is_handed_over
     assert play.report.seconds == {Work.ENCODE: 0.5, Work.PREFILL: 1.25, Work.DECODE: 4.25}

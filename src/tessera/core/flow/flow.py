@@ -216,6 +216,7 @@ class Flow:
             case Woken():
                 yield from self._prefilling.woken(event.at)
         if self._prefilling.is_done:
+            self.report.is_handed_over = bool(self._prefilling.changes)
             # Blocks that are fetched hold the embeddings' work already.
             changes = {**self._embeddings(is_used=not self._prefilling.changes), **self._prefilling.changes}
             yield self._decode(event.at, changes, cached_tokens(self._job.shape, self._prefilling.answer))
@@ -283,8 +284,9 @@ class Flow:
         if self.report.num_transferred:
             self.report.fell_back[Work.ENCODE, cause] += self.report.num_transferred
             self.report.num_transferred = 0
-        if self._prefilling and self._prefilling.changes:
+        if self.report.is_handed_over:
             self.report.fell_back[Work.PREFILL, cause] += 1
+            self.report.is_handed_over = False
         nothing: Mapping[str, bytes | None] = self._job.ec.referring({}) if self._job.ec else {}
         return self._decode(at, nothing)
 

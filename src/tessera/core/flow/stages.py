@@ -36,6 +36,8 @@ class FlowReport:
     """Of these, items that an encoder confirmed."""
     num_transferred: int = 0
     """Of these, items whose reference was given to the engine that uses them."""
+    is_handed_over: bool = False
+    """Whether the engine was told where to fetch the blocks of a prefill."""
     fell_back: Counter[tuple[Work, Cause]] = field(default_factory=Counter)
     """Items, or for prefill requests, that were worked on here, by cause."""
     retried: Counter[tuple[Work, Cause]] = field(default_factory=Counter)
