@@ -138,8 +138,7 @@ def _kept(profile: Profile, request: PricedRequest, candidates: Table, rng: Rng)
 
 def _silent(candidates: Table) -> list[int]:
     """The ``id()`` of each candidate whose load is looked at and not known."""
-    loads = [(each, each.facts.get(_LOAD)) for each in candidates]
-    return [id(each) for each, load in loads if load is not None and load.at is None]
+    return [id(each) for each in candidates if (load := each.facts.get(_LOAD)) is not None and load.at is None]
 
 
 def _filtered(profile: Profile, request: PricedRequest, candidates: Table, rng: Rng) -> _Filtered:
