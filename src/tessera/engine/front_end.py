@@ -9,7 +9,7 @@ from tessera.engine.profiles import EngineProfile
 from tessera.engine.requests import MediaSegment
 from tessera.engine.sequences import Ticket
 
-_MAX_STREAMING_FRACTION = 0.9
+MAX_STREAMING_FRACTION = 0.9
 """Of the CPU that streaming can take from requests: the rest is theirs however fast tokens come."""
 _RATE_WINDOW_S = 1.0
 """Time constant of the streaming rate: several steps, prefill steps too."""
@@ -77,7 +77,7 @@ class FrontEnd:
             ticket = self._queue.popleft()[1]
             self._job = None if ticket.is_aborted else ticket
         if self._job is not None:
-            share = min(tokens_per_s * self._profile.token_s, _MAX_STREAMING_FRACTION)
+            share = min(tokens_per_s * self._profile.token_s, MAX_STREAMING_FRACTION)
             self.next_at = now + self._work_s(self._job) / (1 - share)
         else:
             self.next_at = self._queue[0][0] if self._queue else inf

@@ -297,9 +297,11 @@ def encoder_of(profile: EngineProfile, num_gpus: int = 1) -> EngineProfile:
     """A server of the same hardware and model that only encodes, without the language model.
 
     On one GPU nothing is exchanged between GPUs, which counts as in
-    ``with_parallel_encoder``. KV blocks it has none; one stands for them.
+    ``with_parallel_encoder`` where the profile's own servers do exchange something. KV
+    blocks it has none; one stands for them.
     """
-    fraction = ENCODER_PARALLEL_FRACTION if num_gpus == 1 else profile.efficiency.vit_time_fraction
+    is_spared = num_gpus == 1 < profile.num_gpus
+    fraction = ENCODER_PARALLEL_FRACTION if is_spared else profile.efficiency.vit_time_fraction
     return replace(
         profile,
         name=f"{profile.hardware.name}-tp{num_gpus}-{profile.model.name}-encoder",

@@ -31,3 +31,7 @@ class Kernel:
         while due:
             self.now, _, action = heapq.heappop(due)
             action()
+
+    def stop(self) -> None:
+        """Forget whatever is due, so that ``run`` comes to its end."""
+        self._due.clear()

@@ -1,0 +1,1 @@
+"""Which topology should a workload have?"""
