@@ -102,11 +102,11 @@ def _read(path: str) -> tuple[tuple[Ask, ...], tuple[float, ...]]:
             ):
                 if number > MAX_LINES or len(text) > MAX_LINE_CHARS:
                     raise ValueError(f"line {number}: at most {MAX_LINES:,} lines of {MAX_LINE_CHARS:,} characters")
-                line = _line(number, text)
-                if line.at < times[-1]:
-                    raise ValueError(f"line {number}: at is {line.at:g}, before that of the line above")
-                times.append(line.at)
-                asks.append(_ask(number, line))
+                at, ask = ask_of(number, parsed(number, text))
+                if at < times[-1]:
+                    raise ValueError(f"line {number}: at is {at:g}, before that of the line above")
+                times.append(at)
+                asks.append(ask)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if not asks:
@@ -114,22 +114,23 @@ def _read(path: str) -> tuple[tuple[Ask, ...], tuple[float, ...]]:
     return tuple(asks), tuple(later - sooner for sooner, later in pairwise(times))
 
 
-def _line(number: int, text: str) -> TraceLine:
+def parsed(number: int, text: str) -> Any:
+    """What a line holds; raises ValueError where it is no JSON."""
     try:
-        data: Any = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"line {number} is no JSON") from None
+
+
+def ask_of(number: int, data: Any) -> tuple[float, Ask]:
+    """When a line was asked, and what; raises ValueError with every problem of it."""
     line, problems = decode(TraceLine, data, f"line {number}")
     if line is None:
         raise ValueError("; ".join(str(problem) for problem in problems))
-    return line
-
-
-def _ask(number: int, line: TraceLine) -> Ask:
     messages = tuple(Message(each.role, tuple(map(_part, each.parts))) for each in line.messages)
     if not any(message.parts for message in messages):
         raise ValueError(f"line {number} asks nothing")
-    return Ask(messages, line.output_tokens)
+    return line.at, Ask(messages, line.output_tokens)
 
 
 def _part(part: TracePart) -> Text | Image:
