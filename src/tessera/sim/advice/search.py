@@ -48,7 +48,7 @@ class Trial:
 
     num_requests: int = 240
     """That are measured, more where ``min_duration_s`` asks for it."""
-    min_duration_s: float = 40.0
+    min_duration_s: float = 30.0
     warm_fraction: float = 0.5
     """Of the measured time, at the same rate before it."""
 
