@@ -2,7 +2,7 @@
 
 import typer
 
-from tessera.cli import check, demo, emulate, envoy_config, explain, plugins, price, serve, sidecar, simulate
+from tessera.cli import advise, check, demo, emulate, envoy_config, explain, plugins, price, serve, sidecar, simulate
 from tessera.cli.sidecar_flags import SidecarCommand
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command()(explain.explain)
 app.command()(plugins.plugins)
 app.command()(emulate.emulate)
 app.command()(simulate.simulate)
+app.command("advise")(advise.advise_command)
 app.command(cls=SidecarCommand)(sidecar.sidecar)
 app.command("envoy-config")(envoy_config.print_envoy_config)
 

@@ -19,8 +19,10 @@ from tessera.sim.topology import idle_ttft_s
 
 SEEDS: Final = (0, 1, 2)
 """Of pictures, texts and gaps, the same for every topology."""
-_NUM_SPLITS: Final = 2
-"""Splits with encoders that are tried at each other size."""
+_NUM_SPLITS: Final = 1
+"""Splits with encoders that are tried at each other size: the one that arithmetic lets go furthest."""
+_NUM_SEEDS_ELSEWHERE: Final = 2
+"""Of the seeds, at each other size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def advise(question: Question, num_jobs: int, advance: Callable[[int, int], None
     setting = setting_of(question, own)
     others = [setting_of(question, each) for each in variants if not each.is_own]
     chosen = [setting.candidates.chosen, *(_tried_elsewhere(each.candidates) for each in others)]
-    seeds = [question.seeds, *(question.seeds[:2] for _ in others)]
+    seeds = [question.seeds, *(question.seeds[:_NUM_SEEDS_ELSEWHERE] for _ in others)]
     settings = [setting, *others]
     searches = [
         search

@@ -17,7 +17,7 @@ from tessera.sim.workloads.repeats import Repeats
 LOG_SUFFIXES: Final = (".jsonl", ".ndjson")
 """A file with another name is YAML."""
 
-_SIZE: Final = re.compile(r"([0-9]{1,6})\s*[xX×]\s*([0-9]{1,6})")
+_SIZE: Final = re.compile(r"([0-9]{1,6})\s*[xX]\s*([0-9]{1,6})")
 
 Tokens = Annotated[int, Range(ge=1, le=100_000)]
 Seconds = Annotated[float, Range(gt=0, le=3600)]
@@ -154,4 +154,4 @@ def _size_of(text: Any) -> tuple[int, int] | None:
     if found is None:
         return None
     width, height = int(found[1]), int(found[2])
-    return (width, height) if 1 <= min(width, height) and max(width, height) <= MAX_SIDE else None
+    return (width, height) if min(width, height) >= 1 and max(width, height) <= MAX_SIDE else None

@@ -29,7 +29,7 @@ class Kind(Enum):
         return list(Kind).index(self)
 
 
-_MOST: Final = {Kind.E_PD: 4, Kind.P_D: 2, Kind.E_P_D: 3}
+_MOST: Final = {Kind.E_PD: 3, Kind.P_D: 1, Kind.E_P_D: 1}
 """Splits of each kind that are simulated: those that arithmetic lets go furthest."""
 
 

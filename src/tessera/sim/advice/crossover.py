@@ -11,7 +11,7 @@ from tessera.sim.advice.ranking import Result, beats
 from tessera.sim.workload import WorkloadType
 from tessera.sim.workloads.repeats import Repeats
 
-PIXELS: Final = (640 * 360, 1280 * 720, 1920 * 1080, 2560 * 1440, 3840 * 2160)
+PIXELS: Final = (1280 * 720, 1920 * 1080, 2560 * 1440, 3840 * 2160)
 """That are tried, beside the workload's own."""
 _SAME: Final = 1.2
 """Sizes nearer to the workload's own than this are not tried."""

@@ -46,9 +46,9 @@ class Broken(StrEnum):
 class Trial:
     """How long a topology is tried at one rate: coarser than the bench's, the same for all that are compared."""
 
-    num_requests: int = 240
+    num_requests: int = 200
     """That are measured, more where ``min_duration_s`` asks for it."""
-    min_duration_s: float = 30.0
+    min_duration_s: float = 20.0
     warm_fraction: float = 0.5
     """Of the measured time, at the same rate before it."""
 
