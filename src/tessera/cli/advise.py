@@ -71,7 +71,9 @@ OutOption = Annotated[
 ]
 PlotOption = Annotated[
     Path | None,
-    typer.Option(help="Draw the rates and the crossover: .png, .svg or .pdf. Needs the extra `plot`."),
+    typer.Option(
+        help="Draw the rates and the crossover: .png, .svg or .pdf. Needs the extra `plot`.", show_default=False
+    ),
 ]
 
 
@@ -156,7 +158,8 @@ def _print(advice: Advice) -> None:
     question, asked = advice.question, advice.question.asked
     if asked.measured is not None:
         _print_lines("", words.measured(asked.measured))
-    out.print(f"[bold]{asked.name}[/bold]: {asked.description or 'a log of requests'}", soft_wrap=True)
+    described = asked.description or ("a log of requests" if asked.measured else "")
+    out.print(f"{asked.name}: {described}" if described else asked.name, markup=False, style="bold", soft_wrap=True)
     out.print(words.objectives(advice), markup=False, soft_wrap=True)
     _print_ranking(advice)
     _print_lines("", [words.verdict(advice)], style="bold")
@@ -172,21 +175,24 @@ def _print(advice: Advice) -> None:
 def _print_ranking(advice: Advice) -> None:
     question = advice.question
     title = f"{question.num_gpus} GPUs, {question.base.name}; mean of seeds {words.seeds_of(question)}"
-    table = Table("topology", "servers x GPUs", "max req/s", "by seed", "against aggregated", "TPOT there", title=title)
+    table = Table("topology", "servers x GPUs", "max req/s", "by seed", "gain", "TPOT there", title=title)
     for column in table.columns[2:]:
         column.justify = "right"
+    for column in table.columns:
+        column.no_wrap = True
     for result in advice.ranking.results:
         is_best = result is advice.ranking.recommended
         name = f"[bold]{result.name}[/bold]" if is_best else result.name
         rate = f"[bold]{result.rate:.3g}[/bold]" if is_best else f"{result.rate:.3g}"
         table.add_row(
-            f"{name} (assumed)" if result.is_assumed else name,
+            f"{name} *" if result.is_assumed else name,
             _split(result),
             rate,
-            " to ".join(f"{each:.3g}" for each in dict.fromkeys(result.spread)),
+            "-".join(f"{each:.3g}" for each in dict.fromkeys(result.spread)),
             _against(result, advice),
             "-" if result.tpot_s is None else f"{result.tpot_s * 1000:.0f} ms",
         )
+    table.caption = "gain: against aggregated; * assumed to save encoder time"
     out.print(table)
 
 
@@ -200,13 +206,11 @@ def _against(result: Result, advice: Advice) -> str:
 
 def _split(result: Result) -> str:
     rows = servers_of(result.candidate.topology)
-    return " + ".join(f"{row['servers']} {row['role']} x {row['gpus_each']}" for row in rows)
+    return " + ".join(f"{row['servers']} x {row['gpus_each']}" for row in rows)
 
 
 def _print_sizes(advice: Advice) -> None:
-    table = Table(
-        "pictures", "encode / prefill", "aggregated", "with the flag", "encoders apart", "", title="max req/s by size"
-    )
+    table = Table("pictures", "encode/prefill", "aggregated", "flag *", "encoders apart", "", title="max req/s by size")
     for point in advice.points:
         size = point.variant.label
         split = point.split

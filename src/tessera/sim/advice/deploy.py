@@ -131,12 +131,12 @@ def _servers(topology: Topology, base: EngineProfile, title: str) -> str:
     ]
     head += [f"#   {row['role']:<14} {row['servers']:>2} times, {row['gpus_each']} GPU(s) each" for row in rows]
     head += [
-        "# Set HOST to the server's own address, as its peers reach it. Where several share a machine, give each its",
-        f"# GPUs (CUDA_VISIBLE_DEVICES) and ports: PORT; EC_PORT ({EC_PORT}) of encoders; NIXL_PORT ({NIXL_PORT}).",
+        *_what_to_set(topology),
         "set -euo pipefail",
         f'MODEL="${{MODEL:-{MODELS.get(base.model.name, base.model.name)}}}"',
-        'HOST="${HOST:?the address of this server}"',
     ]
+    if topology.has_stages:
+        head.append('HOST="${HOST:?the address of this server}"')
     if not topology.has_stages and base.num_gpus > 1:
         head += [
             f"# Try this first: {words.FLAG}. ENCODER_TP_MODE=weights is the engine's default.",
@@ -144,8 +144,22 @@ def _servers(topology: Topology, base: EngineProfile, title: str) -> str:
         ]
     cases = "\n".join(_case(row["role"], topology, base) for row in rows)
     roles = "|".join(row["role"] for row in rows)
-    usage = f'  *)\n    echo "usage: HOST=ADDRESS servers.sh {roles}" >&2\n    exit 2\n    ;;'
+    host = "HOST=ADDRESS " if topology.has_stages else ""
+    usage = f'  *)\n    echo "usage: {host}servers.sh {roles}" >&2\n    exit 2\n    ;;'
     return "\n".join([*head, f'case "${{1:-}}" in\n{cases}\n{usage}\nesac', ""])
+
+
+def _what_to_set(topology: Topology) -> Iterator[str]:
+    """Comments on the variables that the script reads."""
+    ports = ["PORT"]
+    if topology.num_encode:
+        ports.append(f"EC_PORT of encoders (else {EC_PORT})")
+    if topology.num_prefill:
+        ports.append(f"NIXL_PORT of the others (else {NIXL_PORT})")
+    if topology.has_stages:
+        yield "# Set HOST to the server's own address, as its peers reach it."
+    yield "# Where several share a machine, give each GPUs of its own (CUDA_VISIBLE_DEVICES) and ports:"
+    yield f"# {', '.join(ports)}."
 
 
 def _case(role: str, topology: Topology, base: EngineProfile) -> str:
@@ -168,8 +182,8 @@ def _sidecar(topology: Topology) -> str:
             f"# to port {CLIENT_PORT}, the engine listens on {ENGINE_PORT}. Only servers of endpoints.yaml are asked.",
             "set -euo pipefail",
             'cd "$(dirname "$0")"',
-            f'exec tessera sidecar --port "${{SIDECAR_PORT:-{CLIENT_PORT}}}" --model-server-port '
-            f'"${{PORT:-{ENGINE_PORT}}}" \\\n'
+            f'exec tessera sidecar --port "${{SIDECAR_PORT:-{CLIENT_PORT}}}" '
+            f'--model-server-port "${{PORT:-{ENGINE_PORT}}}" \\\n'
             f"  --kv-connector nixlv2 {ec}--secure-proxy=false --endpoints endpoints.yaml --metrics-port "
             '"${METRICS_PORT:-9091}"',
             "",

@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
-from tessera.sim.advice.candidates import Candidate
-from tessera.sim.advice.search import STEP, Broken, Edge
+from tessera.sim.advice.candidates import Candidate, Kind
+from tessera.sim.advice.search import Broken, Edge
+from tessera.sim.topology import Topology
+
+MODEL_ERROR: Final = 0.055
+"""Rates that are nearer to each other than this, as a share, tie. The model misses the published throughput that it was
+fitted to by up to as much; a step of the search is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Result:
         }
 
 
-def servers_of(topology: Any) -> list[dict[str, Any]]:
+def servers_of(topology: Topology) -> list[dict[str, Any]]:
     """Servers of each role and the GPUs of each."""
     each = topology.gpus_per_server
     answering = "decode" if topology.num_prefill else "prefill-decode" if topology.num_encode else "all"
@@ -82,9 +87,9 @@ def servers_of(topology: Any) -> list[dict[str, Any]]:
 
 
 def beats(one: Result, other: Result) -> bool:
-    """Whether one goes further than another by more than the search can tell: a grid step on the mean, and under
-    every seed. Else they tie, or the other goes further."""
-    return one.rate > other.rate * STEP * (1 - 1e-9) and all(
+    """Whether one goes further than another by more than the model can be trusted: by ``MODEL_ERROR`` on the mean, and
+    under every seed. Else they tie, or the other goes further."""
+    return one.rate > other.rate * (1 + MODEL_ERROR) and all(
         mine.rate > its.rate for mine, its in zip(one.edges, other.edges, strict=True)
     )
 
@@ -111,7 +116,7 @@ class Ranking:
         assert found is not None, "plain aggregated servers are always a candidate"
         return found
 
-    def best_of(self, kind: Any) -> Result | None:
+    def best_of(self, kind: Kind) -> Result | None:
         """The furthest of a kind without the assumed flag; nothing where none was simulated."""
         return next((each for each in self.results if each.candidate.kind is kind and not each.is_assumed), None)
 

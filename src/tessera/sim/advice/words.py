@@ -1,7 +1,6 @@
 """How is an answer put, in sentences that a person can act on?"""
 
 from collections.abc import Iterator
-from math import sqrt
 from typing import Final
 
 from tessera.engine.costs import Costs
@@ -10,8 +9,7 @@ from tessera.sim.advice.advice import SEEDS, Advice, Question
 from tessera.sim.advice.candidates import Kind
 from tessera.sim.advice.demand import prompt_seconds
 from tessera.sim.advice.log import FEW, Measured
-from tessera.sim.advice.ranking import Result, beats
-from tessera.sim.advice.search import STEP
+from tessera.sim.advice.ranking import MODEL_ERROR, Result, beats
 
 FLAG: Final = "--mm-encoder-tp-mode data"
 """What to try before any split."""
@@ -58,8 +56,10 @@ def verdict(advice: Advice) -> str:
     ties = [each for each in ranking.ties if each.rate > 0]
     if ties:
         names = ", ".join(f"{each.name} ({each.rate:.3g})" for each in ties)
-        said += f" A tie with {names}, within what {len(best.edges)} seeds and steps of {STEP - 1:.0%} tell: "
-        said += "the simpler one is taken."
+        said += (
+            f" A tie with {names}: less than {MODEL_ERROR:.1%} between them, which the model cannot tell, or not under "
+            "every seed. The simpler one is taken."
+        )
     return said
 
 
@@ -88,11 +88,12 @@ def first_try(advice: Advice) -> str:
 def why(advice: Advice) -> Iterator[str]:
     """What a request costs, and what each kind of topology runs out of."""
     demand, base = advice.setting.demand, advice.question.base
+    saving = f", assumed to save {_SAVED:.0%} too" if base.num_gpus > 1 else ""
     tokens = f"{demand.num_new_tokens:,.0f} new of {demand.num_prompt_tokens:,.0f} prompt tokens"
     yield (
         f"One request ({demand.num_new_items:.3g} new pictures, {tokens}, {demand.num_output_tokens:.0f} out) costs a "
         f"server of {base.num_gpus} GPUs {demand.encode_s:.3f} s to encode and {demand.prefill_s:.3f} s to prefill: "
-        f"encode is {demand.ratio:.2f} of prefill. An encoder on one GPU needs {demand.encoder_s:.3f} s."
+        f"encode is {demand.ratio:.2f} of prefill. An encoder on one GPU needs {demand.encoder_s:.3f} s{saving}."
     )
     floor_s = Costs(base).fixed_s(1)
     stalls = [
@@ -148,16 +149,14 @@ def _by_size(advice: Advice) -> Iterator[str]:
     first, last = advice.points[0].variant, advice.points[-1].variant
     found = advice.crossover
     if found is not None:
-        width, height = advice.question.asked.size
-        scale = sqrt(found.num_pixels / (width * height))
         below, above = found.below.variant.label, found.above.variant.label
         split = found.above.split
         assert split is not None, "the size above was won by a split"
         yield (
-            f"Picture size: encoders of their own pay from about {width * scale:.0f}x{height * scale:.0f} "
-            f"({found.num_pixels / 1e6:.1f} megapixels) on: not at {below} (encode is {found.below.ratio:.2f} of "
-            f"prefill), but at {above} ({found.above.ratio:.2f}; {split.name} "
-            f"{split.rate / found.above.aggregated.rate - 1:+.0%})."
+            f"Picture size: encoders of their own do not pay at {below} (encode is {found.below.ratio:.2f} of prefill), "
+            f"but do at {above} ({found.above.ratio:.2f}; {split.name} "
+            f"{split.rate / found.above.aggregated.rate - 1:+.0%}) and beyond; the rates are equal at about "
+            f"{found.num_pixels / 1e6:.1f} megapixels."
             if found.above.aggregated.rate
             else f"Picture size: between {below} and {above} aggregated servers cease to keep the objectives."
         )
