@@ -1,13 +1,20 @@
 """The heap and the live driver: told the same things at the same times, the router decides the same."""
 
+import asyncio
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tessera.live.extproc.budget import BodyBudget
 from tessera.live.open_requests import LogEntry
 from tessera.live.service import RouterService
 from tessera.sim import run as run_module
 from tessera.sim.gateway import Gateway
+from tessera.sim.policies import shipped_policies
 from tessera.sim.run import play, runs_of
+
+from .conftest import WORKLOAD
 
 
 class NotedGateway(Gateway):
@@ -35,28 +42,75 @@ class NotedGateway(Gateway):
         self.told.append((event.at, "observe", event))
 
 
-@pytest.mark.parametrize("config", ["llm-d-multimodal", "least-request", "power-of-two", "examples/quickstart.yaml"])
-async def test_the_live_service_decides_as_the_simulated_gateway(small, config, monkeypatch):
-    monkeypatch.setattr(run_module, "Gateway", NotedGateway)
-    monkeypatch.setattr(NotedGateway, "told", [])
-    monkeypatch.setattr(NotedGateway, "chosen", [])
-    scenario = small(endpoints=3, rates="[20]", policies=f"[{{config: {config}, first_token: body}}]")
-    (run,) = runs_of(scenario, [4])
-    play(run)
+POLICIES = ["examples/quickstart.yaml", *shipped_policies()]
+ANEW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+"""``small`` makes a new scenario each time."""
+WORKLOADS = (
+    WORKLOAD,
+    "{type: photos, order: question-first, catalogue: 8, closing_tokens: 16, output_tokens: 20}",
+    "{type: documents, num_pages: 1, output_tokens: 20}",
+)
+ASKED = {
+    "config": st.sampled_from(POLICIES),
+    "workload": st.sampled_from(WORKLOADS),
+    "rate": st.sampled_from([2, 8, 20]),
+    "endpoints": st.integers(1, 4),
+    "seed": st.integers(0, 10_000),
+}
 
+
+@pytest.mark.parametrize("config", POLICIES)
+def test_the_live_service_decides_as_the_simulated_gateway(small, config):
+    chosen = assert_same_decisions(small, config=config, workload=WORKLOAD, rate=20, endpoints=3, seed=4)
+    assert len(chosen) == 220
+    assert len({endpoint for _, endpoint in chosen}) == 3
+
+
+@settings(ANEW, max_examples=12)
+@given(**ASKED)
+def test_it_does_for_whatever_is_asked(small, config, workload, rate, endpoints, seed):
+    assert_same_decisions(small, config=config, workload=workload, rate=rate, endpoints=endpoints, seed=seed)
+
+
+@pytest.mark.slow
+@settings(ANEW, max_examples=200)
+@given(**ASKED)
+def test_it_does_in_many_more_examples(small, config, workload, rate, endpoints, seed):
+    assert_same_decisions(small, config=config, workload=workload, rate=rate, endpoints=endpoints, seed=seed)
+
+
+def assert_same_decisions(small, *, config, workload, rate, endpoints, seed):
+    """What was chosen: (request, endpoint) in the order of decisions."""
+    policies = f"[{{config: {config}, first_token: body}}]"
+    scenario = small(endpoints=endpoints, rates=f"[{rate}]", policies=policies, workload=workload)
+    (run,) = runs_of(scenario, [seed])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "Gateway", NotedGateway)
+        patch.setattr(NotedGateway, "told", [])
+        patch.setattr(NotedGateway, "chosen", [])
+        play(run)
+        told, expected = NotedGateway.told, NotedGateway.chosen
+    chosen = asyncio.run(told_live(run, told))
+    assert len(chosen) == sum(stage.num_requests for stage in run.stages)
+    assert chosen == expected
+    return chosen
+
+
+async def told_live(run, everything):
+    """What the live service chooses that is told the same at the same times."""
     now = 0.0
-    loaded = run.policy.load(scenario.folder)
+    loaded = run.policy.load(run.scenario.folder)
     service = RouterService(
         loaded.router,
         loaded.profile,
-        seed=4,
+        seed=run.seed,
         budget=BodyBudget(limit_bytes=1 << 30, per_body_bytes=1 << 26),
         expects_log=True,
         clock=lambda: now,
         wall_clock=lambda: now,
     )
     chosen = []
-    for at, what, told in NotedGateway.told:
+    for at, what, told in everything:
         now = max(now, at)
         match what:
             case "observe":
@@ -73,6 +127,4 @@ async def test_the_live_service_decides_as_the_simulated_gateway(small, config, 
                 service.stream_ended(request_id, is_early=False, was_held=True)
                 service.logged(LogEntry(request_id=request_id, status=200, endpoint=endpoint, usage=usage))
     service.close()
-    assert len(chosen) == 220
-    assert chosen == NotedGateway.chosen
-    assert len({endpoint for _, endpoint in chosen}) == 3
+    return chosen
