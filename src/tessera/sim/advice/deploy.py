@@ -178,7 +178,7 @@ def _sidecar(topology: Topology) -> str:
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            f"# Before each of the {topology.num_decode} servers that answer, on its machine: the router sends requests",
+            f"# Before each of the {topology.num_decode} servers that answer, on its machine: requests come",
             f"# to port {CLIENT_PORT}, the engine listens on {ENGINE_PORT}. Only servers of endpoints.yaml are asked.",
             "set -euo pipefail",
             'cd "$(dirname "$0")"',

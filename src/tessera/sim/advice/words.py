@@ -153,7 +153,7 @@ def _by_size(advice: Advice) -> Iterator[str]:
         split = found.above.split
         assert split is not None, "the size above was won by a split"
         yield (
-            f"Picture size: encoders of their own do not pay at {below} (encode is {found.below.ratio:.2f} of prefill), "
+            f"Picture size: encoders of their own do not pay at {below} (encode {found.below.ratio:.2f} of prefill), "
             f"but do at {above} ({found.above.ratio:.2f}; {split.name} "
             f"{split.rate / found.above.aggregated.rate - 1:+.0%}) and beyond; the rates are equal at about "
             f"{found.num_pixels / 1e6:.1f} megapixels."
