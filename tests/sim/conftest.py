@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from tessera.engine.events import CacheCounters, EngineFacts, Finished, FirstToken
+from tessera.engine.profiles import PROFILES
 from tessera.sim.scenario import parse_scenario
 
 
 class RoundEngine:
     """A stand-in: the first token comes 1 s after a request, the last 2 s after it; nobody waits for anybody."""
 
-    def __init__(self):
+    def __init__(self, profile=PROFILES["h200-tp2-qwen3-vl-32b"]):
+        self.profile = profile
         self.due = []
         self.num_first_tokens = 0
         self.open = {}

@@ -13,6 +13,7 @@ from tessera.sim.kernel import Kernel
 from tessera.sim.prompts import Prompts
 from tessera.sim.run import family_of
 from tessera.sim.servers import Server, endpoints
+from tessera.sim.sidecar import Sidecars
 
 ASK = user(Text("q", 10), num_output_tokens=5)
 
@@ -26,11 +27,12 @@ class Bench:
         self.gateway = Gateway(build.router(), self.servers, seed=0, source=FirstTokenSource.BODY, tells_cached=False)
         prompts = Prompts(ModelProfile(), "m", family_of(PROFILES["h200-tp2-qwen3-vl-32b"]))
         self.connections = Connections(0, num_workers=1)
-        self.client = Client(self.kernel, self.gateway, prompts, self.connections, **fields)
+        sidecars = Sidecars(self.kernel, self.servers)
+        self.client = Client(self.kernel, self.gateway, sidecars, prompts, self.connections, **fields)
         self.sent, self.over = [], []
         self.client.on_end = lambda sent: self.over.append((self.kernel.now, sent.id))
         for server in self.servers:
-            server.on_event = self.client.hear
+            server.on_event = sidecars.hear
 
     def send(self, at):
         self.kernel.at(at, lambda: self.sent.append(self.client.send(ASK, 0)))

@@ -2,6 +2,7 @@
 
 import json
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from tessera.sim.policies import named, shipped_policies
 from tessera.sim.prompts import Prompts
 from tessera.sim.report import report_of
 from tessera.sim.run import family_of, perform, play, runs_of, simulate
+from tessera.sim.scenario import parse_scenario
 
 
 @pytest.mark.parametrize("policy", shipped_policies())
@@ -132,3 +134,20 @@ def test_a_full_miss_a_group_hit_and_a_replay_take_what_the_fit_says(small):
     (run,) = runs_of(small(endpoints=1, workload=one_group, load=slow), [0])
     (record,) = play(run)
     assert [sent.ttft_s for sent in record.sent] == pytest.approx([0.406, 0.121, 0.060], abs=0.001)
+
+
+def test_pools_under_shipped_policies_one_encoder_for_all_or_spread():
+    text = """
+description: six pages, three encoders
+workload: {type: documents, num_pages: 6, output_tokens: 20}
+servers: [{role: encode, num: 3}, {role: prefill-decode, num: 2}]
+load: {mode: points, rates: [0.5], duration_s: 16}
+policies: [llm-d-e-pd, e-pd-spread]
+"""
+    scenario = parse_scenario(text, "pools", Path())
+    assert len(scenario.document.roles) == 5
+    one, spread = (simulate(run)[0].figures for run in runs_of(scenario, [0]))
+    assert (one.num_finished, one.num_failed) == (spread.num_finished, spread.num_failed) == (8, 0)
+    assert one.ttft_p50_s is not None
+    assert spread.ttft_p50_s is not None
+    assert spread.ttft_p50_s < one.ttft_p50_s

@@ -100,6 +100,12 @@ def test_other_policies_and_rates_from_the_command_line(tmp_path, monkeypatch):
         (("description: d", "description: d\npolicies: [random, random]"), "policies[1]: 'random' stands twice"),
         (("description: d", "description: d\npolicies: [{config: random, first_token: seen}]"), "expected 'body'"),
         (("description: d", "description: d\nseeds: 0"), "seeds: got 0, expected at least 1"),
+        (("description: d", "description: d\nservers: [{role: encode, num: 2}]"), "servers: nobody answers"),
+        (("description: d", "description: d\nservers: [{role: encoder, num: 2}]"), "servers[0].role: got 'encoder'"),
+        (
+            ("description: d", "description: d\nendpoints: 2\nservers: [{role: decode, num: 2}]"),
+            "endpoints: given together with servers",
+        ),
         (("description: d\n", ""), "description: missing"),
         (
             (

@@ -19,6 +19,7 @@ from typing import Any
 from tessera.core.entrance import reached_at
 from tessera.core.facts import FirstToken, FleetEvent
 from tessera.core.fleet import Fleet
+from tessera.core.flow.stage_reports import read_report
 from tessera.core.matching.first_token import FirstTokenTracker, predicted_first_token_at
 from tessera.core.media.size import Reason
 from tessera.core.parts import MediaItem
@@ -30,7 +31,6 @@ from tessera.live.extproc.budget import BodyBudget
 from tessera.live.extproc.handler import Ask
 from tessera.live.gauges import RouterGauges, pricing_table
 from tessera.live.open_requests import LogEntry, OpenRequests
-from tessera.live.stage_reports import read_report
 from tessera.live.tokenising import Tokenising
 from tessera.telemetry.metrics import Gauges, Metrics, Server
 from tessera.telemetry.records import DecisionLog

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from itertools import count
 
 from tessera.core.types import Ending, Usage
-from tessera.engine.events import Failed, Finished, FirstToken, RequestEvent
+from tessera.engine.events import Failed, Finished, FirstToken
 from tessera.sim.connections import Connection, Connections
 from tessera.sim.content import Ask
 from tessera.sim.gateway import Gateway
 from tessera.sim.kernel import Kernel
 from tessera.sim.prompts import Prompts
 from tessera.sim.servers import Server
+from tessera.sim.sidecar import Lost, SidecarEvent, Sidecars
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Client:
         self,
         kernel: Kernel,
         gateway: Gateway,
+        sidecars: Sidecars,
         prompts: Prompts,
         connections: Connections,
         *,
@@ -73,6 +75,9 @@ class Client:
         self.num_sent = 0
         self._kernel = kernel
         self._gateway = gateway
+        self._sidecars = sidecars
+        sidecars.on_event = self.hear
+        sidecars.on_stages = gateway.stages_told
         self._prompts = prompts
         self._connections = connections
         self._delay_s = delay_s
@@ -98,8 +103,8 @@ class Client:
             self._kernel.at(now + self._timeout_s, lambda: self._give_up(opened))
         return sent
 
-    def hear(self, event: RequestEvent) -> None:
-        """An engine tells something, now."""
+    def hear(self, event: SidecarEvent) -> None:
+        """The server that answers tells something, now."""
         opened = self._open.get(event.request_id)
         if opened is None:
             return
@@ -115,7 +120,7 @@ class Client:
                     cached_tokens=event.num_cached_tokens,
                 )
                 self._release(opened, Ending.FINISHED, usage)
-            case Failed():
+            case Failed() | Lost():
                 self._release(opened, Ending.FAILED, None)
 
     def _arrive(self, ask: Ask, opened: _Open) -> None:
@@ -132,7 +137,7 @@ class Client:
         opened.sent.endpoint_id = server.endpoint.id
         predicted_s = self._gateway.predicted_ttft_s(request_id)
         opened.sent.predicted_ttft_s = None if predicted_s is None else predicted_s + 2 * self._delay_s
-        server.submit(seen.engaged(request_id))
+        self._sidecars.submit(server, seen, request_id, lambda: self._gateway.headers_of(request_id))
 
     def _release(self, opened: _Open, ending: Ending, usage: Usage | None) -> None:
         """The server is done with the request; its client will know soon."""
@@ -149,7 +154,7 @@ class Client:
             return
         server, opened.server = opened.server, None
         if server is not None:
-            server.abort(opened.sent.id)
+            self._sidecars.abort(server, opened.sent.id)
             self._gateway.ended(opened.sent.id, Ending.ABORTED, self._kernel.now, first_token_at=opened.first_seen_at)
         self._end(opened, Ending.ABORTED)
 

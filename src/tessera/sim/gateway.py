@@ -1,14 +1,16 @@
 """What does a router do in virtual time? The live router's own, told what live tells it, when live would tell it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tessera.core.facts import FirstToken, FleetEvent, Joined, Scraped
 from tessera.core.fleet import Fleet
+from tessera.core.flow.stage_reports import read_report
 from tessera.core.matching.first_token import NUM_SCRAPES, FirstTokenTracker, predicted_first_token_at, predicted_ttft_s
 from tessera.core.rng import SeededRng
 from tessera.core.router import Router
 from tessera.core.types import Decision, Ending, Endpoint, FirstTokenSource, InferenceRequest, Outcome, Usage
+from tessera.core.work import StageEnded
 from tessera.sim.servers import Server
 
 
@@ -39,6 +41,8 @@ class Gateway:
         self._fleet = Fleet()
         self._tracker = FirstTokenTracker()
         self._decisions: dict[str, Decision] = {}
+        self._stages: dict[str, tuple[StageEnded, ...]] = {}
+        """Of open requests: what their answers said of their stages."""
         for server in servers:
             self._observe(Joined(at=0.0, endpoint=server.endpoint))
 
@@ -76,6 +80,18 @@ class Gateway:
         if self._source is FirstTokenSource.BODY and (event := self._tracker.seen(request_id, at)):
             self._router.observe(event)
 
+    def headers_of(self, request_id: str) -> Mapping[str, str]:
+        """What the router adds to the headers of an open request."""
+        return self._router.request_headers(self._decisions[request_id])
+
+    def stages_told(self, request_id: str, text: str, at: float) -> None:
+        """An answer's headers pass, and say how its stages ended."""
+        if request_id not in self._decisions:
+            return
+        self._stages[request_id] = events = read_report(text, request_id, at)
+        for event in events:
+            self._router.observe(event)
+
     def ended(
         self,
         request_id: str,
@@ -101,6 +117,7 @@ class Gateway:
                 first_token_at=first_token_at,
                 first_token_source=None if first_token_at is None else FirstTokenSource.BODY,
                 finished_at=at,
+                stages=self._stages.pop(request_id, ()),
             )
         )
 

@@ -13,6 +13,9 @@ FOLDER: Final = Path(__file__).parent / "policies"
 _EXAMPLES: Final = ("tessera-multimodal", "tessera-overload")
 """Shipped examples that are policies too: what a router does that is given no configuration, and that with a limit."""
 
+_FOR_POOLS: Final = ("e-pd-spread", "llm-d-e-pd", "llm-d-e-p-d", "llm-d-p-d")
+"""Shipped examples for servers that divide the stages."""
+
 FirstTokenWord = Literal["body", "counter", "predicted"]
 
 
@@ -41,12 +44,12 @@ class Policy:
         Raises:
             ConfigError: there is no such policy.
         """
-        if self.config in _EXAMPLES:
+        if self.config in (*_EXAMPLES, *_FOR_POOLS):
             return shipped(f"{self.config}.yaml")
         own = FOLDER / f"{self.config}.yaml"
         path = own if own.is_file() else folder / self.config
         if not path.is_file():
-            known = ", ".join(shipped_policies())
+            known = ", ".join([*shipped_policies(), *_FOR_POOLS])
             raise ConfigError(
                 [Problem("policies", f"no policy {self.config!r}: no such file, and shipped are {known}")]
             )
@@ -57,13 +60,18 @@ class Policy:
         return load_file(self.path(folder))
 
 
-_PASS_BODIES: Final = ("kubernetes-service", "llm-d-multimodal")
+_PASS_BODIES: Final = ("kubernetes-service", "llm-d-multimodal", "llm-d-e-pd", "llm-d-e-p-d", "llm-d-p-d")
 """Policies of gateways that show the router the answers' bodies."""
 
 
 def shipped_policies() -> list[str]:
-    """Their names, sorted."""
+    """Names of those for servers that all do everything, sorted."""
     return sorted([*_EXAMPLES, *(path.stem for path in FOLDER.glob("*.yaml"))])
+
+
+def is_shipped(config: str) -> bool:
+    """Whether it is the name of a shipped policy, those for servers that divide the stages among them."""
+    return config in _FOR_POOLS or config in shipped_policies()
 
 
 def named(config: str) -> Policy:

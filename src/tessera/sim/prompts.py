@@ -26,6 +26,8 @@ class Seen:
     """As ``Router.read`` made it of the body."""
     segments: tuple[Segment, ...]
     num_output_tokens: int
+    body: bytes | None = None
+    """As it was sent, where sidecars take it apart."""
 
     def routed(self, request_id: str, at: float, connection: str) -> InferenceRequest:
         """The request as it reaches the router at ``at`` over a connection."""
@@ -44,8 +46,9 @@ class Prompts:
     which repeats itself should hand out the same object.
     """
 
-    def __init__(self, profile: ModelProfile, model: str, family: Family) -> None:
+    def __init__(self, profile: ModelProfile, model: str, family: Family, *, keeps_bodies: bool = False) -> None:
         """Read by ``profile``, as the policy's own configuration makes it; ``family`` is what the engine serves."""
+        self._keeps_bodies = keeps_bodies
         self._profile = profile
         self._model = model
         self._family = family
@@ -61,7 +64,7 @@ class Prompts:
         body = body_of(ask, self._model)
         request, _ = Router.read(body, {":path": PATH}, self._profile, request_id="", at=0.0, wall_at=0.0)
         segments = tuple(segment for message in ask.messages for segment in self._segments(message))
-        seen = Seen(request, segments, ask.num_output_tokens)
+        seen = Seen(request, segments, ask.num_output_tokens, body if self._keeps_bodies else None)
         self._seen[id(ask)] = ask, seen
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)

@@ -29,7 +29,7 @@ def report_of(scenario: Scenario, seeds: Sequence[int], rows: Sequence[Row]) -> 
         "description": spec.description,
         "profile": scenario.profile.name,
         "is_fitted": scenario.profile.is_fitted,
-        "num_endpoints": spec.endpoints,
+        "num_endpoints": len(spec.roles),
         "seeds": list(seeds),
         "policies": [{"name": policy.title, "first_token": policy.first_token} for policy in scenario.policies],
         "means": [{"policy": title, "rate": rate} | _rounded(each) for (title, rate), each in means.items()],

@@ -16,7 +16,8 @@ from tessera.core.family import Family
 from tessera.core.pricing.served_model import guess
 from tessera.core.types import FirstTokenSource
 from tessera.engine.engine import Engine
-from tessera.engine.profiles import EngineProfile
+from tessera.engine.profiles import EngineProfile, encoder_of, with_role
+from tessera.engine.roles import Role
 from tessera.sim.client import Client
 from tessera.sim.connections import Connections
 from tessera.sim.figures import Figures, figures_of
@@ -27,7 +28,8 @@ from tessera.sim.load_stages import LoadStage
 from tessera.sim.policies import Policy
 from tessera.sim.prompts import Prompts
 from tessera.sim.scenario import Scenario
-from tessera.sim.servers import Server, endpoints
+from tessera.sim.servers import Server, endpoints_of
+from tessera.sim.sidecar import Sidecars
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ def play(run: Run, loaded: LoadedConfig | None = None) -> list[StageRecord]:
     kernel = Kernel()
     phases = Random(f"{run.seed}/phases")
     servers = [
-        Server(kernel, each, Engine(profile), scrape_interval_s=interval_s, phase=phases.random())
-        for each in endpoints(spec.endpoints)
+        Server(kernel, each, Engine(_in_role(profile, role)), scrape_interval_s=interval_s, phase=phases.random())
+        for each, role in zip(endpoints_of(spec.roles), spec.roles, strict=True)
     ]
     gateway = Gateway(
         loaded.router,
@@ -122,13 +124,15 @@ def play(run: Run, loaded: LoadedConfig | None = None) -> list[StageRecord]:
         source=FirstTokenSource(run.policy.first_token),
         tells_cached=run.policy.tells_cached_tokens,
     )
-    prompts = Prompts(loaded.profile, profile.model.name, family_of(profile))
+    sidecars = Sidecars(kernel, servers)
+    shares = any(role is not Role.ALL for role in spec.roles)
+    prompts = Prompts(loaded.profile, profile.model.name, family_of(profile), keeps_bodies=shares)
     connections = Connections(run.seed, num_workers=spec.client.num_workers, idle_s=spec.client.idle_s)
     client = Client(
-        kernel, gateway, prompts, connections, delay_s=spec.network_delay_s, timeout_s=spec.client.timeout_s
+        kernel, gateway, sidecars, prompts, connections, delay_s=spec.network_delay_s, timeout_s=spec.client.timeout_s
     )
     for server in servers:
-        server.on_event = client.hear
+        server.on_event = sidecars.hear
     workload = run.scenario.workload
     generator = LoadGenerator(
         kernel,
@@ -144,6 +148,11 @@ def play(run: Run, loaded: LoadedConfig | None = None) -> list[StageRecord]:
     assert client.num_in_flight == 0, f"{client.num_in_flight} requests are in flight and nothing is left to happen"
     assert gateway.num_open == 0, f"{gateway.num_open} requests are over and were not settled"
     return generator.records
+
+
+def _in_role(profile: EngineProfile, role: Role) -> EngineProfile:
+    """What a server of that role is; one that only encodes has one GPU."""
+    return encoder_of(profile) if role is Role.ENCODE else with_role(profile, role)
 
 
 def family_of(profile: EngineProfile) -> Family:

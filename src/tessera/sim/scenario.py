@@ -9,9 +9,10 @@ from tessera.config.blocks import decode, nearest, seen
 from tessera.core.errors import ConfigError, Problem
 from tessera.core.plugin import Range
 from tessera.engine.profiles import PROFILES, EngineProfile
+from tessera.engine.roles import Role
 from tessera.sim.connections import IDLE_S, NUM_WORKERS
 from tessera.sim.load_stages import LoadStage, Spacing
-from tessera.sim.policies import Policy, named, shipped_policies
+from tessera.sim.policies import Policy, is_shipped, named, shipped_policies
 from tessera.sim.workload import WorkloadType, block, decode_workload, located
 
 FOLDER: Final = Path(__file__).parent / "scenarios"
@@ -79,6 +80,15 @@ class ClientSpec:
 
 
 @block
+class ServerPool:
+    """Servers of one role."""
+
+    role: Literal["all", "encode", "prefill", "decode", "prefill-decode"]
+    """Their label ``llm-d.ai/role``; ``all`` has none. One that encodes has one GPU and no language model."""
+    num: Annotated[int, Range(ge=1, le=1000)]
+
+
+@block
 class Published:
     """Cells of one column of a published table."""
 
@@ -108,6 +118,8 @@ class Document:
     load: Load
     endpoints: Annotated[int, Range(ge=1, le=1000)] = 8
     """Servers of the fleet."""
+    servers: tuple[ServerPool, ...] = ()
+    """Servers that divide the stages, instead of ``endpoints``; before those that answer stands a sidecar."""
     profile: str = "h200-tp2-qwen3-vl-32b"
     """Hardware and model of each server, one of the engine's profiles."""
     network_delay_s: Annotated[float, Range(ge=0, le=60)] = 0.0
@@ -119,6 +131,12 @@ class Document:
     """Seeds of a whole run: 0 up to this number less 1."""
     published: tuple[Published, ...] = ()
     """What to compare the means with."""
+
+    @property
+    def roles(self) -> list[Role]:
+        """Of each server, in order."""
+        pools = self.servers or (ServerPool(role="all", num=self.endpoints),)
+        return [Role(pool.role) for pool in pools for _ in range(pool.num)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +197,10 @@ def parse_scenario(text: str, name: str, folder: Path) -> Scenario:
         near = nearest(made.profile, list(PROFILES)) or f"; there are {', '.join(PROFILES)}"
         problems.append(Problem("profile", f"unknown profile {seen(made.profile)}{near}"))
     problems += _problems_of_load(made.load)
+    if made.servers and all(role is Role.ENCODE or role is Role.PREFILL for role in made.roles):
+        problems.append(Problem("servers", "nobody answers; add servers of role decode, prefill-decode or all"))
+    if made.servers and "endpoints" in data:
+        problems.append(Problem("endpoints", "given together with servers, which says how many there are; leave one"))
     policies = tuple(each if isinstance(each, Policy) else named(each) for each in made.policies or shipped_policies())
     problems += _problems_of_policies(policies, folder)
     if problems:
@@ -215,7 +237,7 @@ def _problems_of_policies(policies: tuple[Policy, ...], folder: Path) -> list[Pr
 def _here(config: str) -> Policy:
     """A policy as the command line names it: a path is relative to where the command runs."""
     policy = named(config)
-    if config not in shipped_policies():
+    if not is_shipped(config):
         policy = replace(policy, config=str(Path(config).absolute()))
         policy.path(Path())
     return policy

@@ -4,10 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from tessera.core.facts import Load, Scraped
+from tessera.core.roles import ROLE_LABEL
 from tessera.core.types import Endpoint
 from tessera.engine.engine import Engine
 from tessera.engine.events import EngineFacts, Failed, Finished, FirstToken, KVPulled, RequestEvent
 from tessera.engine.requests import EngineRequest
+from tessera.engine.roles import Role
 from tessera.sim.kernel import Kernel
 
 
@@ -153,6 +155,18 @@ def endpoints(number: int) -> Sequence[Endpoint]:
     >>> endpoints(2)[1].id
     '10.0.0.2:8000'
     """
-    return [
-        Endpoint(address=f"10.0.{n // 250}.{n % 250 + 1}", port=8000, name=f"server-{n + 1}") for n in range(number)
-    ]
+    return [_endpoint(n, Role.ALL) for n in range(number)]
+
+
+def endpoints_of(roles: Sequence[Role]) -> Sequence[Endpoint]:
+    """An endpoint for each role, which its label says; one that does everything has no label.
+
+    >>> [each.labels for each in endpoints_of([Role.ENCODE, Role.ALL])]
+    [{'llm-d.ai/role': 'encode'}, {}]
+    """
+    return [_endpoint(n, role) for n, role in enumerate(roles)]
+
+
+def _endpoint(n: int, role: Role) -> Endpoint:
+    labels = {} if role is Role.ALL else {ROLE_LABEL: role.value}
+    return Endpoint(address=f"10.0.{n // 250}.{n % 250 + 1}", port=8000, name=f"server-{n + 1}", labels=labels)

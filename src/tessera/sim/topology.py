@@ -2,25 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Final
 
-from tessera.core.types import Endpoint
+from tessera.config.load import load_file
+from tessera.core.types import FirstTokenSource
 from tessera.engine.engine import Engine
 from tessera.engine.profiles import PROFILES, EngineProfile, encoder_of, with_parallel_encoder, with_role
 from tessera.engine.roles import Role
+from tessera.sim.client import Client
+from tessera.sim.connections import Connections
 from tessera.sim.figures import Figures, figures_of, mean
+from tessera.sim.gateway import Gateway
 from tessera.sim.kernel import Kernel
 from tessera.sim.load import LoadGenerator, StageRecord
 from tessera.sim.load_stages import LoadStage
-from tessera.sim.pools import Pools
 from tessera.sim.prompts import Prompts
 from tessera.sim.run import family_of
-from tessera.sim.servers import Server, endpoints
-from tessera.sim.staged_client import Hops, StagedClient
+from tessera.sim.servers import Server, endpoints_of
+from tessera.sim.sidecar import Hops, Sidecars
 from tessera.sim.workload import WorkloadType
 from tessera.sim.workloads.documents import Documents
 
+FOLDER: Final = Path(__file__).parent / "topologies"
+"""How the routers choose."""
 NUM_GPUS: Final = 16
 """Of every topology."""
 BASE: Final = PROFILES["h200-tp2-qwen3-vl-32b"]
@@ -53,6 +59,22 @@ class Topology:
     def num_gpus(self) -> int:
         """Of all servers."""
         return self.num_encode + self.gpus_per_server * (self.num_prefill + self.num_decode)
+
+    @property
+    def roles(self) -> list[Role]:
+        """Of each server: who answers, who computes prompts, who encodes."""
+        takes_kv = Role.DECODE if self.num_prefill else Role.PREFILL_DECODE
+        answers = [takes_kv if self.has_stages else Role.ALL] * self.num_decode
+        return [*answers, *[Role.PREFILL] * self.num_prefill, *[Role.ENCODE] * self.num_encode]
+
+    @property
+    def policy(self) -> str:
+        """The router's configuration, a file of ``FOLDER``."""
+        if not self.has_stages:
+            return "aggregated"
+        if self.num_prefill:
+            return "e-p-d"
+        return "e-pd" if self.spreads else "e-pd-one-encoder"
 
     @property
     def has_stages(self) -> bool:
@@ -157,27 +179,27 @@ def play_stages(
     """What became of the last stage, on servers that begin cold; of a part of it where ``watch`` saw enough."""
     kernel = Kernel()
     phases = Random(f"{seed}/phases")
-    found = iter(endpoints(topology.num_encode + topology.num_prefill + topology.num_decode))
-
-    def pool(role: Role, number: int) -> list[Server]:
-        return [_server(kernel, next(found), profile_of(role, topology, base), phases) for _ in range(number)]
-
-    takes_kv = Role.DECODE if topology.num_prefill else Role.PREFILL_DECODE
-    decode = pool(takes_kv if topology.has_stages else Role.ALL, topology.num_decode)
-    prefill, encode = pool(Role.PREFILL, topology.num_prefill), pool(Role.ENCODE, topology.num_encode)
-    pools = Pools(decode=decode, prefill=prefill, encode=encode, spreads=topology.spreads, seed=seed)
-    prompts = Prompts(pools.profile, base.model.name, family_of(base))
-    client = StagedClient(kernel, pools, prompts, hops, decodes_bare=topology.decodes_bare)
-    servers = [*decode, *prefill, *encode]
+    roles = topology.roles
+    # Pages are not read: what is chosen by are the router's own ledgers.
+    servers = [
+        Server(kernel, each, Engine(profile_of(role, topology, base)), scrape_interval_s=None, phase=phases.random())
+        for each, role in zip(endpoints_of(roles), roles, strict=True)
+    ]
+    loaded = load_file(FOLDER / f"{topology.policy}.yaml")
+    gateway = Gateway(loaded.router, servers, seed=seed, source=FirstTokenSource.BODY, tells_cached=False)
+    sidecars = Sidecars(kernel, servers, hops=hops, decodes_bare=topology.decodes_bare)
+    prompts = Prompts(loaded.profile, base.model.name, family_of(base), keeps_bodies=topology.has_stages)
+    client = Client(kernel, gateway, sidecars, prompts, Connections(seed, num_workers=1))
     for server in servers:
-        server.on_event = client.hear
+        server.on_event = sidecars.hear
     generator = LoadGenerator(kernel, client, servers, workload.make(str(seed)), stages, spacing="poisson", seed=seed)
     record = generator.records[-1]
     if watch is not None:
         _look_each_second(kernel, record, watch)
     kernel.run()
     is_over = record.is_sent and record.num_over == len(record.sent)
-    assert not is_over or client.num_in_flight == pools.num_open == 0, "nothing is left to happen, yet requests are"
+    left = client.num_in_flight, gateway.num_open, sidecars.num_open
+    assert not is_over or left == (0, 0, 0), "nothing is left to happen, yet requests are under way"
     return record
 
 
@@ -202,8 +224,3 @@ def _look_each_second(kernel: Kernel, record: StageRecord, watch: Watch) -> None
             kernel.at(kernel.now + 1.0, look)
 
     kernel.at(kernel.now, look)
-
-
-def _server(kernel: Kernel, endpoint: Endpoint, profile: EngineProfile, phases: Random) -> Server:
-    # Pages are not read: what is chosen by are the router's own ledgers.
-    return Server(kernel, endpoint, Engine(profile), scrape_interval_s=None, phase=phases.random())

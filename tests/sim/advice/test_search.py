@@ -15,8 +15,7 @@ from tessera.sim.advice.search import (
     rate_at,
     try_rate,
 )
-from tessera.sim.topology import Topology
-from tessera.sim.topology import BASE
+from tessera.sim.topology import BASE, Topology
 from tessera.sim.workloads.repeats import Repeats
 
 SHORT = Trial(num_requests=30, min_duration_s=5.0)

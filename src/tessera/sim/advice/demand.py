@@ -11,10 +11,9 @@ from tessera.engine.costs import Costs, num_prefill_pairs
 from tessera.engine.front_end import MAX_STREAMING_FRACTION
 from tessera.engine.profiles import EngineProfile, encoder_of, with_parallel_encoder
 from tessera.engine.requests import MediaSegment, Segment
-from tessera.sim.pools import FOLDER
 from tessera.sim.prompts import Prompts, Seen
 from tessera.sim.run import family_of
-from tessera.sim.topology import Topology
+from tessera.sim.topology import FOLDER, Topology
 from tessera.sim.workload import WorkloadType
 
 NUM_SAMPLED: Final = 400
@@ -60,7 +59,7 @@ def demand_of(workload: WorkloadType, base: EngineProfile) -> Demand:
     Raises:
         ConfigError: the model refuses a picture.
     """
-    prompts = Prompts(load_file(FOLDER / "compute.yaml").profile, base.model.name, family_of(base))
+    prompts = Prompts(load_file(FOLDER / "aggregated.yaml").profile, base.model.name, family_of(base))
     asks = islice(workload.make("0").asks(0), NUM_SAMPLED)
     rows = list(_rows([prompts.see(ask) for ask in asks], base))
     rows = rows[len(rows) // 2 :]

@@ -7,7 +7,7 @@ from tessera.engine.profiles import ENCODER_PARALLEL_FRACTION
 from tessera.sim.advice import words
 from tessera.sim.advice.advice import Advice
 from tessera.sim.advice.search import STEP
-from tessera.sim.staged_client import Hops
+from tessera.sim.sidecar import Hops
 
 
 def report_of(advice: Advice) -> dict[str, Any]:

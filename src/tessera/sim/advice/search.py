@@ -11,7 +11,7 @@ from tessera.sim.client import Sent
 from tessera.sim.figures import figures_of
 from tessera.sim.load import StageRecord
 from tessera.sim.load_stages import LoadStage
-from tessera.sim.staged_client import Hops
+from tessera.sim.sidecar import Hops
 from tessera.sim.topology import Topology, play_stages
 from tessera.sim.workload import WorkloadType
 

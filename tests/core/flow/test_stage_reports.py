@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tessera.core.flow.stage_reports import MAX_REPORTS, read_report
 from tessera.core.work import StageEnded, Work
-from tessera.live.stage_reports import MAX_REPORTS, read_report
 
 PART = "encode=10.0.0.1:80,2,200,0.125"
 
