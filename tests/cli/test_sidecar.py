@@ -72,6 +72,17 @@ def test_the_flags_of_llmds_guides(told):
     )
 
 
+def test_llmds_deprecated_flags_mean_what_replaces_them(told):
+    code, _, settings = told(
+        *("--connector=nixlv2", "--vllm-port", "8001", "--prefiller-use-tls", "--decoder-use-tls=false"),
+        *("--decoder-tls-insecure-skip-verify=true", "--enable-tls", "encoder", "--inference-pool-name="),
+    )
+    assert code == 0
+    assert settings.model_port == 8001
+    assert settings.tls_stages == {Work.PREFILL, Work.ENCODE}
+    assert settings.unverified_stages == {Work.DECODE}
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -90,6 +101,10 @@ def test_the_flags_of_llmds_guides(told):
         (["--decode-chunk-size=16"], "answers are decoded in one piece"),
         (["--configuration-file", "x.yaml"], "write them as flags"),
         (["--moriio-notify-port=1"], "use --kv-connector nixlv2"),
+        (["--zap-log-level=debug"], "give --log-level debug, info, warning or error"),
+        (["--inference-pool-name", "pool"], "give --endpoints FILE"),
+        (["--prefiller-use-tls=maybe"], "got 'maybe', expected true or false"),
+        (["--connector", "lmcache"], "--kv-connector: got 'lmcache', only nixlv2 is carried out"),
         (["--enable-prefiller-sampling=maybe"], "got 'maybe', expected true or false"),
         (["--port", "70000"], "Invalid value for '--port'"),
         (["--no-such-flag"], "No such option"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tessera.cli.go_flags import GoFlagsCommand
+from tessera.cli.go_flags import FALSE_WORDS, TRUE_WORDS, GoFlagsCommand
 from tessera.core.errors import ConfigError, Problem
 
 
@@ -31,10 +31,25 @@ NOT_TAKEN: Final = {
         "cached prefixes are not fetched from peers; leave it out", ("false",), is_switch=True
     ),
     "--decode-chunk-size": _NotTaken("answers are decoded in one piece; leave it out", ("0",)),
+    "--inference-pool-namespace": _NotTaken(_POOL, ("",)),
+    "--inference-pool-name": _NotTaken(_POOL, ("",)),
     "--configuration": _NotTaken(_NO_FILE),
     "--configuration-file": _NotTaken(_NO_FILE),
 }
 """llm-d's flags that are refused; one that only says its default is passed over."""
+
+
+_RENAMED: Final = {
+    "--prefiller-use-tls": "--enable-tls=prefiller",
+    "--decoder-use-tls": "--enable-tls=decoder",
+    "--prefiller-tls-insecure-skip-verify": "--tls-insecure-skip-verify=prefiller",
+    "--decoder-tls-insecure-skip-verify": "--tls-insecure-skip-verify=decoder",
+}
+"""llm-d's deprecated switches, and what they mean. Source: ``pkg/sidecar/proxy/options.go`` of llm-d."""
+_REFUSED_PREFIXES: Final = {
+    "--moriio-": _OTHER_CONNECTOR,
+    "--zap-": "the log is written in one way; for its level give --log-level debug, info, warning or error",
+}
 
 
 class SidecarCommand(GoFlagsCommand):
@@ -49,8 +64,12 @@ def _taken(args: list[str]) -> Iterator[str]:
     queue = iter(args)
     for argument in queue:
         name, equals, value = argument.partition("=")
-        if name.startswith("--moriio-"):
-            raise typer.BadParameter(_OTHER_CONNECTOR, param_hint=name)
+        for prefix, instead in _REFUSED_PREFIXES.items():
+            if name.startswith(prefix):
+                raise typer.BadParameter(instead, param_hint=name)
+        if name in _RENAMED:
+            yield from _renamed_switch(name, value if equals else "true")
+            continue
         flag = NOT_TAKEN.get(name)
         if flag is None:
             yield argument
@@ -59,6 +78,13 @@ def _taken(args: list[str]) -> Iterator[str]:
             value = "true" if flag.is_switch else next(queue, "")
         if value not in flag.without_effect:
             raise typer.BadParameter(flag.instead, param_hint=name)
+
+
+def _renamed_switch(name: str, word: str) -> Iterator[str]:
+    if word in TRUE_WORDS:
+        yield _RENAMED[name]
+    elif word not in FALSE_WORDS:
+        raise typer.BadParameter(f"got {word[:40]!r}, expected true or false", param_hint=name)
 
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)?")
@@ -89,7 +115,9 @@ ModelServerPort = Annotated[
 ]
 Bind = Annotated[str, typer.Option(help="Address of every port; all, as a sidecar is asked from outside its pod.")]
 Ranks = Annotated[int, typer.Option(help="Data-parallel ranks of the engine.", min=1, max=256)]
-KVConnector = Annotated[str, typer.Option("--kv-connector", help="How KV blocks are handed over: nixlv2.")]
+KVConnector = Annotated[
+    str, typer.Option("--kv-connector", "--connector", help="How KV blocks are handed over: nixlv2.")
+]
 EC = Annotated[
     str,
     typer.Option(
