@@ -129,7 +129,7 @@ async def post(client: aiohttp.ClientSession, server: str, body: dict[str, Any],
         return Reply(answer.status, await answer.read(), {name.lower(): text for name, text in answer.headers.items()})
 
 
-async def until(question: Callable[[], Any], timeout_s: float = 15.0) -> Any:
+async def until(question: Callable[[], Any], timeout_s: float = 90.0) -> Any:
     """The first truthy answer; an endpoint that does not answer says nothing yet."""
     async with asyncio.timeout(timeout_s):
         while True:
