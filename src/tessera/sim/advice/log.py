@@ -172,25 +172,26 @@ def _row(number: int, data: Any, output_tokens: int | None, counts: Counter[str]
         raise ValueError(f"line {number}: a Decision does not know how long its answer became; give --output-tokens")
     counts["decisions"] += 1
     try:
-        found = _decided(data, number, output_tokens, counts)
-    except (KeyError, TypeError, AttributeError, OverflowError):
-        raise ValueError(f"line {number}: no whole Decision; expected wall_at, priced.items and their sizes") from None
+        found = _decided(data, f"text-{number}", output_tokens, counts)
+    except (KeyError, TypeError, AttributeError, OverflowError, ValueError):
+        wanted = f"wall_at (Unix seconds) and priced with num_text_tokens and items, at most {MAX_ITEMS}"
+        raise ValueError(f"line {number}: no whole Decision; expected {wanted}") from None
     counts["left out"] += found is None
     return [] if found is None else [found]
 
 
-def _decided(data: dict[str, Any], number: int, output_tokens: int, counts: Counter[str]) -> tuple[float, Ask] | None:
-    """When a Decision's request came and what it asked, its pictures first; nothing where it has clips or sounds."""
+def _decided(data: dict[str, Any], text: str, output_tokens: int, counts: Counter[str]) -> tuple[float, Ask] | None:
+    """When a Decision's request came and what it asked, its pictures first and then new text of that name; nothing
+    where it has clips or sounds. What is no Decision raises whatever it happens to."""
     at, priced = float(data["wall_at"]), data["priced"]
     items = list(priced["items"])
     if len(items) > MAX_ITEMS or not isfinite(at):
-        raise ValueError(f"line {number}: {len(items)} items, at most {MAX_ITEMS}; wall_at {at}, expected Unix seconds")
+        raise ValueError
     if any(item["modality"] != "image" for item in items):
         return None
     pictures = [_picture(item, counts) for item in items]
     num_text = min(max(1, int(priced["num_text_tokens"])), 10_000_000)
-    text = Text(f"text-{number}", num_text)
-    return at, Ask((Message("user", (*pictures, text)),), output_tokens)
+    return at, Ask((Message("user", (*pictures, Text(text, num_text))),), output_tokens)
 
 
 def _picture(item: dict[str, Any], counts: Counter[str]) -> Image:
