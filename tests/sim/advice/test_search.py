@@ -64,6 +64,9 @@ def test_the_load_has_enough_requests_and_lasts_long_enough():
     assert (warm.duration_s, measured.duration_s, measured.num_requests) == (50.0, 100.0, 200)
     assert (warm.is_measured, measured.is_measured) == (False, True)
     assert Trial().stages(50.0)[1].duration_s == 20.0
+    # Answers of 300 tokens at 50 ms take 15 s: half as long again passes before the first is measured.
+    warm, measured = Trial(min_warm_s=22.5).stages(50.0)
+    assert (warm.duration_s, measured.duration_s) == (22.5, 22.5)
 
 
 def test_a_rate_that_is_kept():

@@ -19,6 +19,11 @@ from tessera.sim.topology import idle_ttft_s
 
 SEEDS: Final = (0, 1, 2)
 """Of pictures, texts and gaps, the same for every topology."""
+_NUM_ANSWERS: Final = 1.5
+"""How often the time of a whole answer, at the limit of TPOT, passes before anything is measured: with less than one,
+batches are still growing, and TPOT looks better than it is."""
+_MAX_WARM_S: Final = 120.0
+"""However loose the limit is."""
 _NUM_SPLITS: Final = 1
 """Splits with encoders that are tried at each other size: the one that arithmetic lets go furthest."""
 _NUM_SEEDS_ELSEWHERE: Final = 2
@@ -54,13 +59,15 @@ class Setting:
 
     def searches(self, question: Question, chosen: Sequence[Candidate], seeds: Sequence[int]) -> list[Search]:
         """One for each candidate and seed."""
+        answer_s = self.demand.num_output_tokens * self.objectives.tpot_s
+        trial = replace(question.trial, min_warm_s=min(_NUM_ANSWERS * answer_s, _MAX_WARM_S))
         return [
             Search(
                 topology=each.topology,
                 workload=self.variant.workload,
                 base=question.base,
                 objectives=self.objectives,
-                trial=question.trial,
+                trial=trial,
                 seed=seed,
                 guess=each.bound.rate,
             )

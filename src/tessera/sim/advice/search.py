@@ -51,11 +51,14 @@ class Trial:
     min_duration_s: float = 20.0
     warm_fraction: float = 0.5
     """Of the measured time, at the same rate before it."""
+    min_warm_s: float = 0.0
+    """But not less: batches are as large as they get only when the first answers have ended."""
 
     def stages(self, rate: float) -> tuple[LoadStage, LoadStage]:
         """The load at one rate."""
-        duration_s = max(self.min_duration_s, self.num_requests / rate)
-        warm = LoadStage(rate=rate, duration_s=self.warm_fraction * duration_s, is_measured=False)
+        duration_s = max(self.min_duration_s, self.min_warm_s, self.num_requests / rate)
+        warm_s = max(self.warm_fraction * duration_s, self.min_warm_s)
+        warm = LoadStage(rate=rate, duration_s=warm_s, is_measured=False)
         return warm, LoadStage(rate=rate, duration_s=duration_s)
 
 
