@@ -28,3 +28,12 @@ def test_the_past_cannot_be_asked_for():
     kernel.at(1.0, lambda: kernel.at(0.5, lambda: None))
     with pytest.raises(AssertionError, match=r"0\.5 s is asked for at 1\.0 s"):
         kernel.run()
+
+
+def test_nothing_happens_after_it_was_stopped():
+    kernel, seen = Kernel(), []
+    kernel.at(1.0, lambda: seen.append(kernel.now))
+    kernel.at(2.0, kernel.stop)
+    kernel.at(3.0, lambda: seen.append(kernel.now))
+    kernel.run()
+    assert (seen, kernel.now) == ([1.0], 2.0)
