@@ -45,7 +45,7 @@ def verdict(advice: Advice) -> str:
             f"aggregated server needs {advice.setting.idle_ttft_s:.2f} s to the first token"
         )
     if best.candidate.kind is Kind.AGGREGATED:
-        said = f"Stay aggregated: {_servers(best)} sustain {best.rate:.3g} req/s, and no split goes further."
+        said = f"Stay aggregated: {_servers(best)} sustain{'s' * (best.candidate.topology.num_decode == 1)} {best.rate:.3g} req/s, and no split goes further."
     else:
         said = (
             f"{best.candidate.kind.value}, {_servers(best)}: {best.rate:.3g} req/s, "
@@ -202,15 +202,20 @@ def _servers(result: Result) -> str:
     topology = result.candidate.topology
     each = topology.gpus_per_server
     if result.candidate.kind is Kind.AGGREGATED:
-        return f"{topology.num_decode} servers of {each} GPU{'s' * (each > 1)}"
+        return f"{_several(topology.num_decode)} of {each} GPU{'s' * (each > 1)}"
     parts = []
     if topology.num_encode:
         parts.append(f"{topology.num_encode} encoders of 1 GPU")
     if topology.num_prefill:
         parts.append(f"{topology.num_prefill} prefill and {topology.num_decode} decode servers of {each}")
     else:
-        parts.append(f"{topology.num_decode} servers of {each} that prefill and decode")
+        does = "prefills and decodes" if topology.num_decode == 1 else "prefill and decode"
+        parts.append(f"{_several(topology.num_decode)} of {each} that {does}")
     return " + ".join(parts)
+
+
+def _several(number: int) -> str:
+    return f"{number} server{'s' * (number != 1)}"
 
 
 def seeds_of(question: Question) -> str:
