@@ -45,7 +45,8 @@ def verdict(advice: Advice) -> str:
             f"aggregated server needs {advice.setting.idle_ttft_s:.2f} s to the first token"
         )
     if best.candidate.kind is Kind.AGGREGATED:
-        said = f"Stay aggregated: {_servers(best)} sustain{'s' * (best.candidate.topology.num_decode == 1)} {best.rate:.3g} req/s, and no split goes further."
+        can = "sustains" if best.candidate.topology.num_decode == 1 else "sustain"
+        said = f"Stay aggregated: {_servers(best)} {can} {best.rate:.3g} req/s, and no split goes further."
     else:
         said = (
             f"{best.candidate.kind.value}, {_servers(best)}: {best.rate:.3g} req/s, "
