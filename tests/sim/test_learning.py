@@ -183,10 +183,10 @@ def compared(tmp_path_factory):
 @pytest.mark.parametrize("traffic", ["mixed", "dominated"])
 @pytest.mark.parametrize("wrong", ["dear", "cheap", "dear prefill, cheap media"])
 def test_with_learned_rates_the_policy_does_as_well_as_with_the_right_ones(compared, traffic, wrong):
-    """The 90th percentile and goodput, 5 % worse at most, and predictions nearer than those of wrong rates."""
+    """The 90th percentile and goodput, 5 % worse at most; predictions half as far off as those of wrong rates."""
     right, taught, untaught = (compared[traffic, name] for name in ("right", f"{wrong}, learned", wrong))
     assert taught["ttft_p90_s"] <= 1.05 * right["ttft_p90_s"]
     assert taught["good_requests_per_s"] >= 0.95 * right["good_requests_per_s"]
-    assert taught["ttft_prediction_close_fraction"] > untaught["ttft_prediction_close_fraction"]
+    assert taught["ttft_prediction_error_mean_s"] <= 0.5 * untaught["ttft_prediction_error_mean_s"]
     assert taught["token_s"] == pytest.approx(true_token_s(), rel=0.25)
     assert taught["picture_s"] == pytest.approx(true_picture_s(), rel=0.25)
