@@ -34,7 +34,7 @@ from .models import write_model
 
 # A busy machine is no fault of the code under test.
 settings.register_profile("tessera", deadline=None)
-settings.register_profile("deep", deadline=None, max_examples=1000)
+settings.register_profile("deep", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tessera"))
 # Before the first request is read: which dialect a path has is asked once.
 discover()
