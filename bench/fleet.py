@@ -130,7 +130,7 @@ def _ratio(ours: float, peer: float) -> float | None:
 def table(result: dict[str, Any]) -> str:
     """The points of the README, in Markdown."""
     lines = [
-        "| what is asked, requests/s | llm-d: TTFT p90, s | Tessera | ratio | output tokens/s, Tessera over llm-d |",
+        "| scenario @ requests/s | TTFT p90, s: llm-d | Tessera | better by | output tokens/s, Tessera over llm-d |",
         "|---|---|---|---|---|",
     ]
     for points in GRID:
@@ -142,10 +142,15 @@ def table(result: dict[str, Any]) -> str:
         p90s = peer["ttft_p90_s"], ours["ttft_p90_s"]
         tokens = ours["output_tokens_per_s"] / peer["output_tokens_per_s"] - 1
         lines.append(
-            f"| {points.scenario} @ {points.shown:g} | {p90s[0]:.2f} | {p90s[1]:.2f} | {p90s[0] / p90s[1]:.2g}x "
+            f"| {points.scenario} @ {points.shown:g} | {p90s[0]:.2f} | {p90s[1]:.2f} | {_times(p90s[0] / p90s[1])} "
             f"| {tokens:+.1%} |"
         )
     return "\n".join(lines)
+
+
+def _times(ratio: float) -> str:
+    """As many digits as say something."""
+    return f"{ratio:.{2 if ratio < 2 else 1 if ratio < 10 else 0}f}x"
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
