@@ -1,7 +1,11 @@
 """Do fleets that divide the stages go as far as the model of ``fleet-model.md`` says, and which way wins?"""
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
 
+from tessera.core.flow.settings import FlowSettings
 from tessera.engine.profiles import PROFILES
 from tessera.engine.roles import Role
 from tessera.sim.max_rate import Cell, find_cell, ttft_limit_s
@@ -17,6 +21,7 @@ from tessera.sim.topology import (
     try_rate,
 )
 
+_find_cell = cache(find_cell)
 SHORT = Trial(min_duration_s=20.0, max_duration_s=30.0, num_requests=100, seeds=(0,))
 
 
@@ -79,12 +84,6 @@ def test_at_4k_two_encoders_are_too_few_and_six_are_not() -> None:
     assert many.ttft_p90_s < limit_s
 
 
-@pytest.fixture(scope="module", name="cells")
-def _cells() -> dict[tuple[str, str], Cell]:
-    """Cells that were found before."""
-    return {}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "topology", "wins"),
@@ -105,14 +104,19 @@ def _cells() -> dict[tuple[str, str], Cell]:
         ("2x4k", "4e+4p+2d", False),
     ],
 )
-def test_which_way_wins(cells: dict[tuple[str, str], Cell], workload: str, topology: str, wins: bool) -> None:
-    """Against plain aggregated servers, by both promises."""
-    trial = Trial()
-    for name in (AGGREGATED.name, topology):
-        if (workload, name) not in cells:
-            cells[workload, name] = find_cell(workload, name, trial)
-    together, apart = cells[workload, AGGREGATED.name], cells[workload, topology]
+def test_which_way_wins(workload: str, topology: str, wins: bool) -> None:
+    """Against plain aggregated servers, by both promises; where E/PD wins, by little, under three seeds."""
+    trial = Trial(seeds=(0, 1, 2) if wins else (0,))
+    together, apart = (_find_cell(workload, name, trial) for name in (AGGREGATED.name, topology))
     assert (apart.ttft_max_rate > together.ttft_max_rate) is wins
     assert (apart.max_rate > together.max_rate) is wins
     if TOPOLOGIES[topology].num_prefill:
-        assert max(each.figures.tpot_mean_s or 0.0 for each in apart.tried) < 0.022
+        assert max(_tpots_s(apart)) < 0.022
+
+
+def _tpots_s(cell: Cell) -> Iterator[float]:
+    """At all rates but those so far beyond that sidecars give prefills up, and have who decodes compute prompts."""
+    for each in cell.tried:
+        ttft_s, tpot_s = each.figures.ttft_p90_s, each.figures.tpot_mean_s
+        if ttft_s is not None and tpot_s is not None and ttft_s < FlowSettings().prefill_budget_s:
+            yield tpot_s
