@@ -52,11 +52,13 @@ def test_json_has_every_run_and_the_means(scenario):
     assert report["published"][0]["is_within"] is False
 
 
-def test_a_table_with_the_figures_and_the_published_cells(scenario):
-    result = run(scenario, "--jobs", "1", "--seeds", "1")
+def test_a_table_with_the_figures_and_the_published_cells(scenario, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = run(scenario, "--jobs", "1", "--seeds", "1", "--policy", "random", "--policy", "tessera-multimodal")
     assert result.exit_code == 0, result.output
-    for word in ("small", "seeds 0", "output tok/s", "TTFT p50 s", "random", "round-robin", "a model"):
+    for word in ("small", "seeds 0", "tok/s", "p50 s", "random", "tessera-multimodal", "a model"):
         assert word in result.stdout
+    assert "…" not in result.stdout, "in a terminal of 80 columns no figure is cut"
     assert "0 of 1 cells within their bounds" in result.stdout
     assert "beyond: random output_tokens_per_s at 2 req/s: -9" in result.stdout
 

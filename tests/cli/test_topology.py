@@ -1,19 +1,21 @@
 """``tessera simulate topology``: a table for people, JSON for programs, plain words for what is wrong."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from tessera.cli import topology as command
 from tessera.cli.main import app
+from tessera.sim.max_rate import Cell
 from tessera.sim.topology import TOPOLOGIES, WORKLOADS, Trial
 
 SHORT = Trial(min_duration_s=5.0, max_duration_s=10.0, num_requests=20, seeds=(0,))
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", "topology", *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["simulate", "topology", *arguments], env={"COLUMNS": "80"})
 
 
 @pytest.fixture
@@ -45,6 +47,18 @@ def test_a_table_says_that_it_is_a_model_and_what_to_try_first() -> None:
     for word in ("20x1080p", "aggregated", "4e+4p+2d", "a model, not a measurement", "assumed, measured by nobody"):
         assert word in result.stdout
     assert "--mm-encoder-tp-mode data" in result.stdout
+
+
+def test_the_table_of_everything_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(pairs: list[tuple[str, str]], trial: Trial, num_jobs: int) -> Iterator[Cell]:
+        for workload, name in pairs:
+            yield Cell(
+                workload=workload, topology=name, idle_ttft_s=2.545, ttft_max_rate=54.75, max_rate=0.938, tried=()
+            )
+
+    monkeypatch.setattr(command, "find_cells", at_once)
+    lines = run().stdout.splitlines()
+    assert "4e+4p+2d-bare-decode    54.8/0.938 54.8/0.938 54.8/0.938 54.8/0.938 54.8/0.938" in lines, "nothing is cut"
 
 
 @pytest.mark.parametrize(

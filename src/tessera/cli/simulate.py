@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -163,36 +165,43 @@ def _print_list() -> None:
 
 
 _COLUMNS = {
-    "output tok/s": ("output_tokens_per_s", "{:,.0f}"),
-    "good req/s": ("good_requests_per_s", "{:.2f}"),
-    "failed": ("num_failed", "{:.1f}"),
-    "TTFT p50 s": ("ttft_p50_s", "{:.3f}"),
-    "p90 s": ("ttft_p90_s", "{:.3f}"),
-    "TPOT ms": ("tpot_mean_s", "{:.1f}"),
-    "KV": ("prefix_hit_fraction", "{:.0%}"),
-    "encoder": ("encoder_hit_fraction", "{:.0%}"),
-    "processor": ("processor_hit_fraction", "{:.0%}"),
-    "busiest": ("most_requests_fraction", "{:.0%}"),
+    "tok/s": ("output_tokens_per_s", "{:,.0f}"),
+    "good": ("good_requests_per_s", "{:.2f}"),
+    "fail": ("num_failed", "{:.1f}"),
+    "TTFT\np50 s": ("ttft_p50_s", "{:.3f}"),
+    "\np90 s": ("ttft_p90_s", "{:.3f}"),
+    "TPOT\nms": ("tpot_mean_s", "{:.1f}"),
+    "KV\n%": ("prefix_hit_fraction", "{:.0f}"),
+    "enc.\n%": ("encoder_hit_fraction", "{:.0f}"),
+    "proc.\n%": ("processor_hit_fraction", "{:.0f}"),
+    "most\n%": ("most_requests_fraction", "{:.0f}"),
 }
-"""By heading: the figure and how it is written."""
+"""By heading: the figure and how it is written. All fit 80 characters beside the name of a policy."""
+_HUNDREDTHS = "_fraction"
+"""How figures end that are shown in per cent."""
 _MILLISECONDS = ("tpot_mean_s",)
+_LEGEND = """tok/s: of answers; good: requests/s with TTFT <= 1 s and TPOT <= 50 ms;
+fail: requests that failed at the client; KV, enc., proc.: hits of the three caches;
+most: share of all requests at the busiest endpoint"""
 
 
 def _print_report(report: dict[str, Any]) -> None:
     seeds = report["seeds"]
     how = "fitted" if report["is_fitted"] else "derived, measured by nobody"
     title = f"{report['scenario']}: {report['num_endpoints']} x {report['profile']} ({how}), seeds {_span(seeds)}"
-    table = Table("policy", "req/s", *_COLUMNS, title=title, caption="a model, not a measurement")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table(title=title, caption="a model, not a measurement", box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("policy", overflow="fold")
+    for heading in ("req/s", *_COLUMNS):
+        table.add_column(heading, justify="right", no_wrap=True)
     last = None
     for row in report["means"]:
         if last not in (None, row["policy"]):
             table.add_section()
-        shown = "" if row["policy"] == last else row["policy"]
+        shown = "" if row["policy"] == last else escape(row["policy"])
         last = row["policy"]
         table.add_row(shown, f"{row['rate']:g}", *(_cell(row, *column) for column in _COLUMNS.values()))
     out.print(table)
+    out.print(_LEGEND, style="dim")
     if report["published"]:
         _print_published(report["published"])
 
@@ -229,7 +238,8 @@ def _cell(row: dict[str, Any], figure: str, form: str) -> str:
     value = row[figure]
     if value is None:
         return "-"
-    return form.format(value * 1000 if figure in _MILLISECONDS else value)
+    scale = 100 if figure.endswith(_HUNDREDTHS) else 1000 if figure in _MILLISECONDS else 1
+    return form.format(value * scale)
 
 
 def _span(seeds: list[int]) -> str:

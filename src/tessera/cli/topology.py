@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -95,19 +96,20 @@ def _report(cells: Sequence[Cell], trial: Trial) -> dict[str, Any]:
 
 
 def _print_table(cells: Sequence[Cell], workloads: Sequence[str], topologies: Sequence[str], trial: Trial) -> None:
-    title = f"{NUM_GPUS} GPUs, {BASE.name}: req/s with p90 TTFT < 2 x idle + 0.2 s / and mean TPOT < 50 ms"
-    seeds = ", ".join(map(str, trial.seeds))
-    table = Table("pictures", "idle s", *topologies, title=title, caption=f"a model, not a measurement; seeds {seeds}")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("topology", overflow="fold")
+    by_place = {(cell.workload, cell.topology): cell for cell in cells}
+    best = {workload: max(cell.max_rate for cell in cells if cell.workload == workload) for workload in workloads}
     for workload in workloads:
-        row = {cell.topology: cell for cell in cells if cell.workload == workload}
-        best = max(cell.max_rate for cell in row.values())
-        idle_s = next(iter(row.values())).idle_ttft_s
-        table.add_row(
-            workload, f"{idle_s:.3f}", *(_shown(row[name], is_best=row[name].max_rate == best) for name in row)
-        )
+        idle_s = by_place[workload, topologies[0]].idle_ttft_s
+        table.add_column(f"{workload}\nidle {idle_s:.3f}", justify="right", no_wrap=True)
+    for topology in topologies:
+        row = [by_place[workload, topology] for workload in workloads]
+        table.add_row(topology, *(_shown(cell, is_best=cell.max_rate == best[cell.workload]) for cell in row))
+    out.print(f"{NUM_GPUS} GPUs, {BASE.name}: requests/s with")
+    out.print("p90 TTFT < 2 x idle aggregated servers' + 0.2 s / and mean TPOT < 50 ms")
     out.print(table)
+    out.print(f"a model, not a measurement; seeds {', '.join(map(str, trial.seeds))}")
     shown = ", ".join(f"{name} {value:g}" for name, value in _assumptions(trial).items())
     out.print(f"assumed, measured by nobody: {shown}")
     if AGGREGATED.name in topologies and AGGREGATED.name != topologies[-1]:
@@ -115,7 +117,7 @@ def _print_table(cells: Sequence[Cell], workloads: Sequence[str], topologies: Se
 
 
 def _shown(cell: Cell, *, is_best: bool) -> str:
-    text = f"{_rate(cell.ttft_max_rate)} / {_rate(cell.max_rate)}"
+    text = f"{_rate(cell.ttft_max_rate)}/{_rate(cell.max_rate)}"
     return f"[bold]{text}[/bold]" if is_best else text
 
 
