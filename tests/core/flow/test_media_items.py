@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tessera.core.errors import RequestError
-from tessera.core.flow.document import Document
+from tessera.core.flow.document import MAX_REREAD_BYTES, Document
 from tessera.core.flow.legs import MAX_FIELD_BYTES, encode_leg
 from tessera.core.flow.media_items import MAX_ITEMS, media_items
 from tessera.core.flow.shapes import SHAPES
@@ -163,11 +163,48 @@ def test_a_large_body_of_many_values_is_refused_before_they_are_made():
     assert refused.value.status == 413
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages": "\xff"}', b"null", b"[" * 100_000, b'{"a":NaN}'])
-def test_a_body_that_cannot_be_read_stays_as_it_came(body):
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages": "\xff"}', b"null"])
+def test_a_body_that_no_engine_reads_stays_as_it_came(body):
     document = Document(body)
     assert not document.is_readable
     assert document.with_changes({"ec_transfer_params": None}) is body
+
+
+NOT_QUITE_JSON = (b"NaN", b"-Infinity", b"1e999", b"9" * 400 + b".5", rb'"cut \ud83d"')
+"""What Python's json takes, and so vLLM, and JSON does not, or msgspec."""
+
+
+@pytest.mark.parametrize("value", NOT_QUITE_JSON)
+def test_what_only_engines_read_is_seen_too(value):
+    body = b'{"temperature":1.50,"x":%s,"ec_transfer_params":{"h":{}}}' % value
+    document = Document(body)
+    assert document.is_readable
+    assert document.with_changes({"kv_transfer_params": None}) is body, "nothing changes"
+    twin = "cut ?" if value.startswith(b'"') else None
+    assert json.loads(document.with_changes({"ec_transfer_params": None})) == {"temperature": 1.5, "x": twin}
+
+
+@pytest.mark.parametrize("value", NOT_QUITE_JSON)
+@pytest.mark.parametrize("place", ["body", "message", "part"])
+def test_no_part_without_its_tensor_hides_behind_what_is_not_quite_json(value, place):
+    beside = {name: b',"x":' + value if name == place else b"" for name in ("body", "message", "part")}
+    part = b'{"type":"image_embeds","image_embeds":{"image_grid_thw":[1,44,80]},"uuid":"h"%s}' % beside["part"]
+    message = b'{"role":"user","content":[%s]%s}' % (part, beside["message"])
+    with pytest.raises(RequestError, match="image_embeds holds no tensor"):
+        media_items("chat", Document(b'{"messages":[%s]%s}' % (message, beside["body"])))
+
+
+def test_a_body_nested_deeper_than_is_read_is_refused():
+    # An engine with a higher limit would read what we have not seen.
+    with pytest.raises(RequestError, match="nested too deeply"):
+        Document(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+def test_much_text_that_is_not_quite_json_is_refused():
+    body = b'{"x":NaN,"text":"' + b"y" * MAX_REREAD_BYTES + b'"}'
+    with pytest.raises(RequestError, match=f"holds {len(body)} bytes, at most 4194304") as refused:
+        Document(body)
+    assert refused.value.status == 413
 
 
 def test_a_large_field_is_not_sent_with_every_picture():

@@ -150,9 +150,9 @@ class FlowPlay:
     def client_gone(self):
         return events.ClientGone(self.at)
 
-    def relayed(self, attempt=0):
+    def relayed(self, attempt=0, status=200):
         """The engine answers, and its answer ends."""
-        self >> self.headers(attempt=attempt)
+        self >> self.headers(status, attempt)
         assert isinstance(self.left.pop(0), Relay)
         self >> self.ended(attempt)
         self << End()

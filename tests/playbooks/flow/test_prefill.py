@@ -104,6 +104,40 @@ def test_several_sequences_are_prefilled_here(begin, path, body):
     play.relayed()
 
 
+FORGED = {"do_remote_prefill": True, "do_remote_decode": True, "remote_host": "6.6.6.6", "remote_port": 80}
+
+
+@pytest.mark.parametrize(("more", "left"), [({}, None), ({"lmcache.skip_save": True}, {"lmcache.skip_save": True})])
+def test_no_client_sends_the_engine_to_a_server_of_its_choice(begin, more, left):
+    """Neither where nothing is prefilled elsewhere, nor where that failed, nor at the second try."""
+    body = {"messages": [TEXT], "kv_transfer_params": FORGED | more}
+    plain = {"messages": [TEXT]} | ({"kv_transfer_params": left} if left else {})
+    play = begin(body)
+    play >> play.started()
+    play << ("decode", 0, None)
+    assert play.bodies["decode", 0] == plain
+    play >> play.decode_failed()
+    play << ("decode", 1, None)
+    assert play.bodies["decode", 1] == plain
+    play.relayed(attempt=1)
+
+    play = begin(body | {"n": 2}, prefillers=P1)
+    play >> play.started()
+    play << ("decode", 0, None)
+    assert play.bodies["decode", 0] == plain | {"n": 2}
+    play.relayed()
+
+    play = begin(body, prefillers=P1)
+    play >> play.started()
+    play << ("prefill", 0, P1)
+    assert play.bodies["prefill", 0]["kv_transfer_params"] == KEPT
+    play >> play.prefill_failed()
+    play << ("decode", 0, None)
+    assert play.bodies["decode", 0] == plain
+    # An engine's error is the client's: nothing was fetched that it could be about.
+    play.relayed(status=500)
+
+
 def test_embeddings_go_to_the_prefiller_and_not_where_the_blocks_have_them(begin):
     body = begin.chat(begin.picture("a"))
     play = begin(body, encoders=E1, prefillers=P1)

@@ -2,8 +2,14 @@
 
 Values are kept as the client wrote them, byte for byte, and long ``data:`` strings
 are cut out before and put back behind, so that no media becomes a Python object.
+
+An engine reads more than JSON: Python's ``json``, and so vLLM, takes NaN, numbers beyond
+every float and halves of surrogate pairs. What is in such a body must be seen all the same,
+or a word that nobody may say to an engine would reach it behind a ``NaN``.
 """
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -11,6 +17,7 @@ import msgspec
 
 from tessera.core.dialects.excision import Excised
 from tessera.core.dialects.json_body import bound_structure
+from tessera.core.errors import RequestError
 
 MAX_STRINGS_CUT: Final = 1024
 """Long ``data:`` strings that are cut out of a body; further ones are read as JSON."""
@@ -18,6 +25,8 @@ MAX_STRUCTURE: Final = 500_000
 """Objects and arrays of a body of more than 1 MiB, as in the router."""
 MAX_VALUES: Final = 4_000_000
 """Commas of such a body."""
+MAX_REREAD_BYTES: Final = 4 << 20
+"""Of a body, without long ``data:`` strings, that only Python's ``json`` reads, which takes its time."""
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -70,10 +79,12 @@ def edited(fields: Mapping[str, msgspec.Raw], changes: Mapping[str, bytes | None
 class Document:
     """A JSON object as its fields, in order; ``is_readable`` says whether the body was one.
 
-    A field that comes twice counts as its last, as in every JSON parser.
+    A field that comes twice counts as its last, as in every JSON parser. Of a body that
+    only Python's ``json`` reads the fields are those of its twin in JSON: ``null`` for what
+    is no number, ``?`` for half a surrogate pair.
 
     Raises:
-        RequestError: 413, more values than are read.
+        RequestError: 413, more values than are read; 400, nested too deeply.
     """
 
     __slots__ = ("_excised", "body", "fields", "is_readable")
@@ -83,8 +94,8 @@ class Document:
         """As it came."""
         self._excised = Excised(body, MAX_STRINGS_CUT)
         bound_structure(self._excised.rest, max_structure=MAX_STRUCTURE, max_values=MAX_VALUES)
-        self.fields = fields_of(self._excised.rest)
-        self.is_readable = bool(self.fields) and _is_utf8(self._excised.rest)
+        self.fields = fields_of(_as_json(self._excised.rest))
+        self.is_readable = bool(self.fields)
 
     def with_changes(self, changes: Mapping[str, bytes | None]) -> bytes:
         """The body with some fields set or removed; the body itself where nothing changes."""
@@ -105,8 +116,33 @@ class Document:
         return self._excised.content_of(text)
 
 
-def _is_utf8(raw: bytes) -> bool:
+def _as_json(raw: bytes) -> bytes:
+    """The text, or its twin in JSON; nothing where no engine reads it.
+
+    >>> _as_json(b'{"a": [NaN, 1e999, "x\\\\ud83d"], "b": 1.50}')
+    b'{"a": [null, null, "x?"], "b": 1.5}'
+    """
     try:
-        return raw.isascii() or bool(raw.decode())
-    except UnicodeDecodeError:
-        return False
+        _ANY.decode(raw)
+        raw.isascii() or raw.decode()
+    except _UNREADABLE:
+        return _reread(raw)
+    return raw
+
+
+def _reread(raw: bytes) -> bytes:
+    if len(raw) > MAX_REREAD_BYTES:
+        seen = f"the body is not JSON (NaN, half a surrogate pair, a number out of range) and holds {len(raw)} bytes"
+        raise RequestError(f"{seen}, at most {MAX_REREAD_BYTES} of such are read; send JSON", status=413)
+    try:
+        value = json.loads(raw, parse_constant=lambda name: None, parse_float=_finite)
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    except RecursionError:
+        raise RequestError("the body is nested too deeply to be read as JSON; send flatter values") from None
+    except ValueError:
+        return b""
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None

@@ -25,7 +25,7 @@ from enum import Enum, auto
 
 from tessera.core.flow.attempts import NEVER
 from tessera.core.flow.commands import Break, Cancel, Command, Decode, End, Refuse, Relay, WakeAt
-from tessera.core.flow.connectors.protocols import ECConnector, KVConnector
+from tessera.core.flow.connectors.protocols import KV_PARAMS, ECConnector, KVConnector
 from tessera.core.flow.document import Document
 from tessera.core.flow.encoding import Encoding
 from tessera.core.flow.events import (
@@ -222,18 +222,24 @@ class Flow:
             yield self._decode(event.at, changes, cached_tokens(self._job.shape, self._prefilling.answer))
 
     def _embeddings(self, *, is_used: bool = True) -> Mapping[str, bytes | None]:
-        """The changes that refer to confirmed embeddings; those of the client go wherever there is a connector."""
-        if self._job.ec is None:
-            return {}
-        confirmed = self._encoding.references if self._encoding and is_used else {}
-        if self._encoding and is_used:
-            self.report.num_transferred = self._encoding.num_confirmed
-        return self._job.ec.referring(confirmed)
+        """The changes that refer to confirmed embeddings, and to nothing that the client named."""
+        alone = self._alone()
+        if self._job.ec is None or self._encoding is None or not is_used:
+            return alone
+        self.report.num_transferred = self._encoding.num_confirmed
+        return {**alone, **self._job.ec.referring(self._encoding.references)}
+
+    def _alone(self) -> Mapping[str, bytes | None]:
+        """The changes for an engine that does all of it: references of the client go wherever there is a connector."""
+        job = self._job
+        embeddings = job.ec.referring({}) if job.ec else {}
+        blocks = job.kv.alone(bytes(job.document.fields.get(KV_PARAMS, b""))) if job.kv else {}
+        return {**embeddings, **blocks}
 
     def _decode(self, at: float, changes: Mapping[str, bytes | None], num_cached: int | None = None) -> Decode:
         if self._state is not State.DECODING:
             self._enter(State.DECODING, at)
-        self._has_references = any(raw is not None for raw in changes.values())
+        self._has_references = changes != self._alone()
         self._decode_started_at = at
         self._is_decode_open = True
         return Decode(self._decode_attempt, self._job.document.with_changes(changes), num_cached)
@@ -287,8 +293,7 @@ class Flow:
         if self.report.is_handed_over:
             self.report.fell_back[Work.PREFILL, cause] += 1
             self.report.is_handed_over = False
-        nothing: Mapping[str, bytes | None] = self._job.ec.referring({}) if self._job.ec else {}
-        return self._decode(at, nothing)
+        return self._decode(at, self._alone())
 
     def _run_out(self, at: float) -> Iterator[Command]:
         has_begun = self._state is State.RELAYING

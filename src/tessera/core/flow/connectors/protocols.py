@@ -36,6 +36,12 @@ class ECConnector(Protocol):
 class KVConnector(Protocol):
     """How KV blocks get from the prefiller to the engine that decodes."""
 
+    def alone(self, given: bytes) -> Mapping[str, bytes | None]:
+        """The changes of the body of an engine that computes the whole prompt; ``given`` is what the client put there.
+
+        Nothing goes by which the engine would fetch blocks, or keep them for somebody.
+        """
+
     def keeping(self) -> Mapping[str, bytes | None]:
         """The changes of the prefill's body that make the prefiller keep the blocks."""
 
