@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import subprocess
+import sys
 import wave
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tessera.cli.main import app
@@ -63,13 +66,28 @@ endpoints:
     return path
 
 
-@pytest.mark.parametrize(
-    "command", ["demo", "serve", "check", "price", "explain", "plugins", "emulate", "sidecar", "envoy-config"]
-)
-def test_every_command_teaches(command: str) -> None:
-    result = run(command, "--help")
+@pytest.mark.parametrize("command", get_command(app).commands)
+def test_every_command_teaches_in_80_columns(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
-    assert len(result.output.splitlines()) > 8
+    lines = result.output.splitlines()
+    assert len(lines) > 8
+    assert max(map(len, lines)) <= 80
+    for option in get_command(app).commands[command].params:
+        for name in (*option.opts, *option.secondary_opts) if option.opts[0].startswith("-") else ():
+            assert name in result.output
+
+
+def test_the_list_of_commands_cuts_none_short() -> None:
+    result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
+    assert all(f"  {name} " in result.output for name in get_command(app).commands)
+    assert "..." not in result.output.partition("Commands:")[2]
+
+
+def test_python_finds_the_command_by_the_package_s_name() -> None:
+    command = [sys.executable, "-m", "tessera", "price", "--image", "1280x720", "--family", "qwen3-vl"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "prompt 882 tokens" in told
 
 
 def test_check_says_what_would_start_and_what_was_added() -> None:

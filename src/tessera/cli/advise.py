@@ -97,8 +97,10 @@ def advise_command(
     split, and which size of pictures would turn the answer. It is a model.
 
         tessera advise examples/workloads/documents-4k.yaml
-        tessera advise examples/workloads/photos-720p.yaml --gpus 8 --tpot 30 --plot advice.png
-        tessera advise requests.jsonl --out deployment
+
+        tessera advise examples/workloads/photos-720p.yaml --gpus 8 --tpot 30
+
+        tessera advise requests.jsonl --out deployment --plot advice.png
     """
     with said_plainly():
         asked = read_question(workload, output_tokens)

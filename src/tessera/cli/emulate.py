@@ -64,15 +64,15 @@ def emulate(
 ) -> None:
     """Serve an emulated vLLM: its API, metrics, KV events and errors, with a model of its engine behind them.
 
-    Requests wait, share the batch and find caches as the model of the engine says: KV blocks,
-    encoder embeddings, processed pictures. With --model-dir, prompts have the served model's own
-    token ids, so that KV events name blocks as vLLM names them; else 4 bytes of text are a token and
-    pictures cost what they cost on Qwen3-VL. Prints one JSON line with its ports when ready.
-    Servers of several roles hand embeddings and KV on as vLLM's do; their side channels are
-    their HTTP ports. A picture without content whose embeddings nobody has ends the process.
+    Requests wait, share the batch and find caches as the model of the engine says: KV blocks, encoder embeddings,
+    processed pictures. With --model-dir, prompts have the served model's own token ids, so that KV events name blocks
+    as vLLM names them; else 4 bytes of text are a token and pictures cost what they cost on Qwen3-VL. Prints one JSON
+    line with its ports when ready. Servers of several roles hand embeddings and KV on as vLLM's do, by their HTTP
+    ports. A picture without content whose embeddings nobody has ends the process.
 
         tessera emulate --profile h200-tp2-qwen3-vl-32b --speed 10 --port 8000
-        tessera emulate --role encode --profile h200-tp1-qwen3-vl-32b-encoder --port 8001
+
+        tessera emulate --profile h200-tp1-qwen3-vl-32b-encoder --port 8001
     """
     with said_plainly():
         engine = _profile(profile, role)

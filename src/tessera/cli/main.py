@@ -10,19 +10,21 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # In boxes, 80 columns cut the names of options short.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo.demo)
-app.command()(serve.serve)
+app.command(short_help="Run four emulated servers, Tessera and Envoy here.")(demo.demo)
+app.command(short_help="Answer a gateway; with --envoy, be the gateway too.")(serve.serve)
 app.command()(check.check)
 app.command()(price.price)
-app.command()(explain.explain)
-app.command()(plugins.plugins)
-app.command()(emulate.emulate)
-app.command()(simulate.simulate)
-app.command("advise")(advise.advise_command)
-app.command(cls=SidecarCommand)(sidecar.sidecar)
-app.command("envoy-config")(envoy_config.print_envoy_config)
+app.command(short_help="Show where a request would go, and why.")(explain.explain)
+app.command(short_help="List every plugin type, or one with its parameters.")(plugins.plugins)
+app.command(short_help="Serve an emulated vLLM with a model of its engine.")(emulate.emulate)
+app.command(short_help="Run a fleet in virtual time; compare policies.")(simulate.simulate)
+app.command("advise", short_help="Say how to divide GPUs for a workload, and why.")(advise.advise_command)
+app.command(cls=SidecarCommand, short_help="Run encode, prefill and decode apart.")(sidecar.sidecar)
+app.command("envoy-config", short_help="Print an Envoy configuration, in JSON.")(envoy_config.print_envoy_config)
 
 
 if __name__ == "__main__":

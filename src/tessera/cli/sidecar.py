@@ -61,7 +61,7 @@ def sidecar(
     says who did what. Everything else is passed on. The flags are those of llm-d's routing sidecar;
     --endpoints, --bind, the timeouts and the limits are ours.
 
-        tessera sidecar --ec-connector ec-nixl --endpoints endpoints.yaml --metrics-port 9091
+        tessera sidecar --ec-connector ec-nixl --endpoints endpoints.yaml
 
     Prints one JSON line when ready: {"ready": true, "ports": {...}}. SIGTERM lets requests in flight end.
     """

@@ -65,8 +65,11 @@ def simulate(
     right about others as far as its scenario says.
 
         tessera simulate article
-        tessera simulate never-repeated --policy llm-d-multimodal --policy my.yaml --rates 40:60:10 --seeds 3
+
+        tessera simulate never-repeated --policy my.yaml --rates 40:60:10
+
         tessera simulate question-first --plot question-first.png
+
         tessera simulate topology 2x4k
     """
     with said_plainly():
