@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import socket
 import subprocess
 import sys
 import wave
@@ -88,6 +89,15 @@ def test_python_finds_the_command_by_the_package_s_name() -> None:
     command = [sys.executable, "-m", "tessera", "price", "--image", "1280x720", "--family", "qwen3-vl"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "prompt 882 tokens" in told
+
+
+def test_a_taken_port_is_said_plainly(endpoints: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--endpoints", endpoints, "--metrics-port", 0, "--grpc-port", port)
+    assert result.exit_code == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_check_says_what_would_start_and_what_was_added() -> None:

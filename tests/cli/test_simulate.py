@@ -92,6 +92,7 @@ def test_the_list_names_scenarios_and_policies():
         (("article", "--rates", "many"), "expected numbers"),
         (("article", "--rates", "0"), "0 requests/s"),
         (("article", "--seeds", "0"), "expected a number of seeds"),
+        (("article", "--seeds", "5:2"), "expected a number of seeds or a range as 10:14"),
         (("article", "--seeds", "1.5"), "expected a number of seeds"),
         (("article", "--seeds", "-3:1"), "expected a number of seeds"),
     ],

@@ -142,7 +142,8 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
             return tuple(round(first + n * step, 9) for n in range(int(number + 1e-9) + 1))
     except (ValueError, ArithmeticError):
         pass
-    raise ConfigError([Problem(option, f"got {text!r}, expected numbers as 5 or 5,10 or 5:80:5")])
+    expected = "a number of seeds or a range as 10:14" if option == "--seeds" else "numbers as 5 or 5,10 or 5:80:5"
+    raise ConfigError([Problem(option, f"got {text!r}, expected {expected}")])
 
 
 def _run(scenario: Scenario, seeds: Sequence[int], num_jobs: int) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def read_endpoints(text: str) -> tuple[list[Endpoint], list[Problem]]:
     """
     data = document.parse(text)
     if not isinstance(data, dict) or "endpoints" not in data:
-        raise ConfigError([Problem("", f"got {_shape(data)}, expected a mapping with a list named endpoints")])
+        expected = "expected a mapping with a list named endpoints: is this the endpoints file?"
+        raise ConfigError([Problem("", f"got {_shape(data)}, {expected}")])
     items = data["endpoints"] or []
     if not isinstance(items, list):
         raise ConfigError([Problem("endpoints", f"got {seen(items)}, expected a list")])

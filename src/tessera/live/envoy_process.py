@@ -180,7 +180,10 @@ class EnvoyProcess:
                 continue
             if not line:
                 return
-            self._stderr.append(line.decode(errors="replace").rstrip())
+            text = line.decode(errors="replace").rstrip()
+            # Envoy says this of its own parts at each start, and it hides what matters.
+            if "marked as work-in-progress" not in text:
+                self._stderr.append(text)
 
 
 def _write(path: Path, text: str) -> Path:

@@ -218,7 +218,10 @@ def _problems_of_load(load: Load) -> list[Problem]:
     if most > MAX_REQUESTS:
         return [Problem("load", f"a run of {most:,} requests, at most {MAX_REQUESTS:,} are simulated")]
     empty = [stage for run in load.runs() for stage in run if not stage.num_requests]
-    return [Problem("load", f"{each.rate:g} requests/s for {each.duration_s:g} s are none") for each in empty[:1]]
+    return [
+        Problem("load", f"{each.rate:g} requests/s for {each.duration_s:g} s are none, ask for more")
+        for each in empty[:1]
+    ]
 
 
 def _problems_of_policies(policies: tuple[Policy, ...], folder: Path) -> list[Problem]:

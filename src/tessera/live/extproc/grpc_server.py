@@ -13,6 +13,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 import grpc
 
+from tessera.core.errors import ConfigError, Problem
 from tessera.live.access_log import read_entries
 from tessera.live.extproc import access_log_pb2, ext_proc_pb2
 from tessera.live.extproc.names import ACCESS_LOG_METHOD, EXT_PROC_METHOD
@@ -41,8 +42,13 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers((_Handlers(service),))
 
     async def start(self, address: str, port: int) -> int:
-        """Listen; the port that was given or that the system chose."""
-        bound = self._server.add_insecure_port(f"{address}:{port}")
+        """Listen; the port that was given or that the system chose. Raises ConfigError where it cannot be had."""
+        try:
+            bound = self._server.add_insecure_port(f"{address}:{port}")
+        except RuntimeError:
+            advice = "another program has the port, or the address is not this machine's; choose another, or port 0"
+            message = f"cannot listen on {address}:{port} for ext_proc and the access log: {advice}"
+            raise ConfigError([Problem("", message)]) from None
         await self._server.start()
         return bound
 
