@@ -23,7 +23,7 @@ _IDENTIFIER_BYTES = 64
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:
-    """The Decision in the shape of interfaces.md, every value JSON-able."""
+    """The Decision with every value JSON-able: the log line, the answer of ``explain`` and of ``/debug``."""
     request = decision.request
     rejection = decision.rejection
     return {
