@@ -2,4 +2,6 @@
 
 from tessera.cli.main import app
 
-app(prog_name="python -m tessera")
+# Processes that simulate import this again, under another name.
+if __name__ == "__main__":
+    app(prog_name="python -m tessera")

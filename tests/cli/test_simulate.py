@@ -1,5 +1,6 @@
 """``tessera simulate``: a table for people, JSON for programs, plain words for what is wrong."""
 
+import io
 import json
 import os
 import select
@@ -9,10 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from tessera.cli import simulate
 from tessera.cli.main import app
-from tessera.cli.simulate import _numbers
+from tessera.cli.simulate import _COLUMNS, _numbers, _print_report
 
 SCENARIO = """
 description: a small fleet
@@ -27,7 +30,7 @@ published:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["simulate", *map(str, arguments)], env={"COLUMNS": "180"})
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)], env={"COLUMNS": "80"})
 
 
 @pytest.fixture
@@ -52,8 +55,7 @@ def test_json_has_every_run_and_the_means(scenario):
     assert report["published"][0]["is_within"] is False
 
 
-def test_a_table_with_the_figures_and_the_published_cells(scenario, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_table_with_the_figures_and_the_published_cells(scenario):
     result = run(scenario, "--jobs", "1", "--seeds", "1", "--policy", "random", "--policy", "tessera-multimodal")
     assert result.exit_code == 0, result.output
     for word in ("small", "seeds 0", "tok/s", "p50 s", "random", "tessera-multimodal", "a model"):
@@ -61,6 +63,30 @@ def test_a_table_with_the_figures_and_the_published_cells(scenario, monkeypatch)
     assert "…" not in result.stdout, "in a terminal of 80 columns no figure is cut"
     assert "0 of 1 cells within their bounds" in result.stdout
     assert "beyond: random output_tokens_per_s at 2 req/s: -9" in result.stdout
+
+
+def test_by_the_package_s_name_processes_do_not_begin_anew(scenario):
+    command = [sys.executable, "-m", "tessera", "simulate", str(scenario), "--jobs", "2", "--format", "json"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    assert len(json.loads(told)["runs"]) == 8
+
+
+def test_80_columns_cut_no_figure_short():
+    mean = dict.fromkeys((figure for figure, _ in _COLUMNS.values()), 0.5)
+    mean |= {"policy": "bounded-load-consistent-hash", "rate": 60.0, "num_failed": 1200.0, "tpot_mean_s": 0.1015}
+    mean |= {"output_tokens_per_s": 12345.0, "ttft_p50_s": 123.456, "ttft_p90_s": 234.567, "good_requests_per_s": 43.7}
+    report = {"scenario": "small", "num_endpoints": 8, "profile": "h200-tp2-qwen3-vl-32b", "is_fitted": True}
+    console = Console(width=80, record=True, file=io.StringIO())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(simulate, "out", console)
+        _print_report(report | {"seeds": [0], "means": [mean], "published": []})
+    told = console.export_text()
+    assert max(map(len, told.splitlines())) <= 80
+    for figure in ("60", "12,345", "43.70", "1200.0", "123.456", "234.567", "101.5"):
+        assert figure in told
+    assert "…" not in told
+    names = "".join(line.partition(" ")[0] for line in told.splitlines() if line[:1] not in ("", " ", "─"))
+    assert "bounded-load-consistent-hash" in names, "a long name goes on in the next line"
 
 
 def test_policies_rates_and_seeds_may_be_chosen(scenario, tmp_path):
