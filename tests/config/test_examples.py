@@ -73,7 +73,7 @@ def test_the_default_is_what_its_comments_say():
         ("ttft-cost-scorer", 1),
         ("work-balance-scorer", 1),
     ]
-    assert (cost.own_work_price, cost.waiting_price, cost.max_work_price) == (0.5, 1, 8)
+    assert (cost.own_work_price, cost.waiting_price, cost.max_work_price) == (0.5, 1, 12)
     assert cost.range_s == balance.range_s == 60
     processor = next(each for each in loaded.router.producers if each.type == "processor-cache-producer")
     assert processor.cache_size_gb == 4

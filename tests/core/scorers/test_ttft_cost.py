@@ -30,7 +30,7 @@ def test_seconds_behind_the_best_with_own_work_at_its_price(build, price, scores
     assert scorer.score(build.priced(), table) == pytest.approx(scores)
 
 
-@pytest.mark.parametrize(("waiting", "price"), [((0, 0), 0.5), ((3, 0), 2.0), ((7, 8), 8.0), ((40, 2), 8.0)])
+@pytest.mark.parametrize(("waiting", "price"), [((0, 0), 0.5), ((3, 0), 2.0), ((7, 8), 8.0), ((40, 2), 12.0)])
 def test_own_work_is_dear_where_many_wait(build, waiting, price):
     """0.27 s of work elsewhere against 0.07 s here: the queue here may be (1 + price) x 0.2 s longer."""
     border = (1 + price) * 0.2
@@ -42,8 +42,8 @@ def test_own_work_is_dear_where_many_wait(build, waiting, price):
 
 
 def test_a_least_price_above_the_greatest_is_told():
-    assert [name for name, _ in TTFTCostScorer(own_work_price=9).cautions()] == ["ownWorkPrice"]
-    assert list(TTFTCostScorer(own_work_price=8).cautions()) == []
+    assert [name for name, _ in TTFTCostScorer(own_work_price=13).cautions()] == ["ownWorkPrice"]
+    assert list(TTFTCostScorer(own_work_price=12).cautions()) == []
 
 
 def test_nobody_is_rated_as_nobody(build):

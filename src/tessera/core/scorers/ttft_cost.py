@@ -27,7 +27,7 @@ class TTFTCostScorer(Scorer):
     """Seconds that a request would rather wait to spare an endpoint of an idle fleet one second of work."""
     waiting_price: Annotated[float, Range(ge=0)] = 1.0
     """What each request that waits at a candidate, on the mean of all, adds to that."""
-    max_work_price: Annotated[float, Range(ge=0)] = 8.0
+    max_work_price: Annotated[float, Range(ge=0)] = 12.0
     """What both come to at most."""
     range_s: Annotated[float, Range(gt=0)] = 60.0
     """Seconds behind the best at which the score is 0."""
