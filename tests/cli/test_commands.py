@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import tomllib
 import wave
 from pathlib import Path
 
@@ -83,6 +84,13 @@ def test_the_list_of_commands_cuts_none_short() -> None:
     result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
     assert all(f"  {name} " in result.output for name in get_command(app).commands)
     assert "..." not in result.output.partition("Commands:")[2]
+
+
+def test_the_version_is_the_package_s() -> None:
+    result = run("--version")
+    assert result.exit_code == 0
+    told = tomllib.loads(Path("pyproject.toml").read_text())["project"]["version"]
+    assert result.stdout == f"tessera {told}\n"
 
 
 def test_python_finds_the_command_by_the_package_s_name() -> None:

@@ -1,12 +1,14 @@
 """``tessera``: which commands are there?"""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from tessera.cli import advise, check, demo, emulate, envoy_config, explain, plugins, price, serve, sidecar, simulate
 from tessera.cli.sidecar_flags import SidecarCommand
 
 app = typer.Typer(
-    help="A router for vision-language model servers: it knows what a picture costs before it is tokens.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -14,6 +16,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tessera {version('tessera-router')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    is_version_asked: Annotated[
+        bool, typer.Option("--version", help="Print the version, and stop.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A router for vision-language model servers: it knows what a picture costs before it is tokens."""
+
+
 app.command(short_help="Run four emulated servers, Tessera and Envoy here.")(demo.demo)
 app.command(short_help="Answer a gateway; with --envoy, be the gateway too.")(serve.serve)
 app.command()(check.check)
