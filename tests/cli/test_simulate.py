@@ -71,6 +71,27 @@ def test_by_the_package_s_name_processes_do_not_begin_anew(scenario):
     assert len(json.loads(told)["runs"]) == 8
 
 
+def test_neither_hashes_of_names_nor_processes_change_a_byte(tmp_path):
+    """Pictures come and go in an encoder cache that is too small, on servers that are asked too much."""
+    path = tmp_path / "busy.yaml"
+    path.write_text(
+        "{description: d, endpoints: 2, workload: {type: photos, num_photos: 4, catalogue: 40}, "
+        "load: {mode: points, rates: [6, 8], duration_s: 10}, policies: [tessera-multimodal, llm-d-multimodal], seeds: 1}"
+    )
+    command = [sys.executable, "-m", "tessera", "simulate", str(path), "--format", "json"]
+    told = [
+        subprocess.run(
+            [*command, "--jobs", str(jobs)],
+            check=True,
+            capture_output=True,
+            timeout=300,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for jobs, hash_seed in ((1, "1"), (1, "2"), (2, "3"))
+    ]
+    assert told[0] == told[1] == told[2]
+
+
 def test_80_columns_cut_no_figure_short():
     mean = dict.fromkeys((figure for figure, _ in _COLUMNS.values()), 0.5)
     mean |= {"policy": "bounded-load-consistent-hash", "rate": 60.0, "num_failed": 1200.0, "tpot_mean_s": 0.1015}
@@ -116,7 +137,19 @@ def test_the_list_names_scenarios_and_policies():
         (("article", "--policy", "nobody"), "no policy"),
         (("article", "--rates", "5:80:0"), "expected numbers as 5 or 5,10 or 5:80:5"),
         (("article", "--rates", "many"), "expected numbers"),
-        (("article", "--rates", "0"), "0 requests/s"),
+        (("article", "--rates", "0"), "got 0, expected requests/s above 0, at most 10,000"),
+        (("article", "--rates=-1"), "got -1, expected requests/s above 0"),
+        (("article", "--rates", "20000"), "got 20000, expected requests/s above 0, at most 10,000"),
+        (("article", "--rates", "nan"), "expected numbers"),
+        (("article", "--rates", "1e999"), "expected numbers"),
+        (("article", "--rates", ""), "expected numbers"),
+        (("article", "--rates", "5,5"), "5 stands twice"),
+        (("article", "--seeds", "1,nan"), "expected a number of seeds"),
+        (("article", "--seeds", "1,inf"), "expected a number of seeds"),
+        (("article", "--seeds", "1,1"), "one of them twice"),
+        (("article", "--policy", "random", "--policy", "random"), "'random' stands twice"),
+        (("article", "replay", "--plot", "."), "expected a file, such as figures.png"),
+        (("topology", "2x4k", "--plot", "x.png"), "--plot: is not for topologies"),
         (("article", "--seeds", "0"), "expected a number of seeds"),
         (("article", "--seeds", "5:2"), "expected a number of seeds or a range as 10:14"),
         (("article", "--seeds", "1.5"), "expected a number of seeds"),

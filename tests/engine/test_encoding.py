@@ -56,4 +56,16 @@ def test_all_is_let_go_at_once() -> None:
     assert encoding.reach(asked, 104) == 104
     assert encoding.cache.num_held == 100
     encoding.release_all(asked)
-    assert (encoding.cache.num_held, asked.held_items) == (0, set())
+    assert (encoding.cache.num_held, asked.held_items) == (0, {})
+
+
+def test_what_was_asked_for_first_is_let_go_of_and_evicted_first_whatever_its_name() -> None:
+    names = [f"picture-{number}" for number in range(20)]
+    encoding = Encoding(20)
+    asked = sequence(*(item(name, 1) for name in names))
+    encoding.reach(asked, 1000)
+    encoding.release_all(asked)
+    for number, name in enumerate(names):
+        encoding.cache.store(f"new-{number}", 1, "someone")
+        assert name not in encoding.cache
+        assert all(each in encoding.cache for each in names[number + 1 :])

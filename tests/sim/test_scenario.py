@@ -83,6 +83,11 @@ def test_other_policies_and_rates_from_the_command_line(tmp_path, monkeypatch):
         scenario.with_policies(["nobody"])
     with pytest.raises(ConfigError, match="are none"):
         scenario.with_rates((0.001,))
+    for rates in ((-1.0,), (float("nan"),), (10_001.0,), (5.0, 5.0)):
+        with pytest.raises(ConfigError, match=r"load\.rates"):
+            scenario.with_rates(rates)
+    with pytest.raises(ConfigError, match="'random' stands twice"):
+        scenario.with_policies(["random", "random"])
 
 
 @pytest.mark.parametrize(
@@ -91,6 +96,38 @@ def test_other_policies_and_rates_from_the_command_line(tmp_path, monkeypatch):
         (("duration_s: 100", "durationS: 100"), "load.durationS: unknown key"),
         (("[5, 10]", "[]"), "load.rates: got none"),
         (("[5, 10]", "[0]"), "load.rates[0]: got 0, expected more than 0"),
+        (("[5, 10]", "[5, 5.0]"), "load.rates: 5 stands twice"),
+        (("type: shared-prefix", "type: shared-prefix, width: 16385"), "workload.width: got 16385"),
+        (("type: shared-prefix", "type: photos, height: 16385"), "workload.height: got 16385"),
+        (("type: shared-prefix", "type: documents, width: 16385"), "workload.width: got 16385"),
+        (
+            ("type: shared-prefix", "type: shared-prefix, num_groups: 1000000, num_prompts_per_group: 2"),
+            "1,000,000 groups of 2 prompts, at most 1,000,000 in all",
+        ),
+        (
+            ("type: shared-prefix", "type: shared-prefix, num_groups: 400000, num_prompts_per_group: 1"),
+            "400,000 groups of 3 pictures, at most 1,000,000 in all",
+        ),
+        (
+            ("type: shared-prefix", "type: mixture, parts: [{share: 1.0e+308, workload: {type: documents}}]"),
+            "parts[0].share: got 1e+308, expected at most 1000000",
+        ),
+        (
+            ("description: d", "description: d\nservers: [{role: all, num: 600}, {role: all, num: 600}]"),
+            "servers: 1,200 in all, at most 1,000 are simulated",
+        ),
+        (
+            ("description: d", "description: d\nprofile: h200-tp1-qwen3-vl-32b-encoder"),
+            "profile: h200-tp1-qwen3-vl-32b-encoder only encodes",
+        ),
+        (
+            (
+                "description: d",
+                "description: d\npolicies: [random]\npublished: "
+                "[{policy: nobody, figure: ttft_p50_s, rates: [5], values: [1], within: 0.1}]",
+            ),
+            "published[0].policy: 'nobody' is none of the scenario's policies, random",
+        ),
         (("duration_s: 100", "duration_s: 900000"), "at most 2,000,000 are simulated"),
         (("duration_s: 100", "duration_s: 100, spacing: recorded"), "load.spacing: got 'recorded'"),
         (("type: shared-prefix", "type: shared-prefixes"), "workload.type: unknown workload"),
@@ -119,6 +156,14 @@ def test_other_policies_and_rates_from_the_command_line(tmp_path, monkeypatch):
 )
 def test_what_cannot_run_is_refused_with_its_path(tmp_path, change, message):
     assert any(message in each for each in problems(WHOLE.replace(*change), tmp_path))
+
+
+def test_a_trace_without_a_rhythm_cannot_be_stretched(tmp_path):
+    line = '{"at": 5e-324, "output_tokens": 9, "messages": [{"role": "user", "parts": [{"text": "q", "tokens": 5}]}]}'
+    (tmp_path / "t.jsonl").write_text(line)
+    text = WHOLE.replace("type: shared-prefix", "type: trace, path: t.jsonl")
+    found = problems(text.replace("duration_s: 100", "duration_s: 100, spacing: recorded"), tmp_path)
+    assert found == ["load.spacing: got 'recorded', but workload 'trace' has no times"]
 
 
 def test_what_is_no_mapping_is_no_scenario(tmp_path):

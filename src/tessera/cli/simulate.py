@@ -1,5 +1,6 @@
 """``tessera simulate``: what would a fleet do under this load, with this policy?"""
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +78,11 @@ def simulate(
             _print_list()
             return
         if scenarios and scenarios[0] == TOPOLOGY:
-            compare_topologies(scenarios[1:], policy, rates, seeds, jobs or os.cpu_count() or 1, format_)
+            for option, given in (("--policy", policy), ("--rates", rates), ("--plot", plot)):
+                if given is not None:
+                    why = "is not for topologies: each pool has its policy, rates are found, and a table is printed"
+                    raise ConfigError([Problem(option, why)])
+            compare_topologies(scenarios[1:], seeds, jobs or os.cpu_count() or 1, format_)
             return
         if not scenarios:
             raise ConfigError([Problem("", "name a scenario or a file; --list shows what is shipped")])
@@ -100,6 +105,8 @@ def _pictures(path: Path | None, scenarios: Sequence[Scenario]) -> list[Path]:
     """
     if path is None:
         return []
+    if not path.name:
+        raise ConfigError([Problem("--plot", f"got {str(path)!r}, expected a file, such as figures.png")])
     found = [path if len(scenarios) == 1 else path.with_stem(f"{path.stem}-{each.name}") for each in scenarios]
     if len(set(found)) < len(found):
         raise ConfigError([Problem("--plot", "two of the scenarios have one name; draw them one by one")])
@@ -117,7 +124,7 @@ def _draw(reports: Sequence[dict[str, Any]], pictures: Sequence[Path]) -> None:
 def _changed(scenario: Scenario, policies: list[str] | None, rates: str | None) -> Scenario:
     if policies:
         scenario = scenario.with_policies(policies)
-    return scenario.with_rates(_numbers(rates, "--rates")) if rates else scenario
+    return scenario if rates is None else scenario.with_rates(_numbers(rates, "--rates"))
 
 
 def _seeds(text: str | None, scenario: Scenario) -> list[int]:
@@ -128,6 +135,8 @@ def _seeds(text: str | None, scenario: Scenario) -> list[int]:
     found = _numbers(text, "--seeds") if ":" in text or "," in text else ()
     if not found or any(each != int(each) or each < 0 for each in found):
         raise ConfigError([Problem("--seeds", f"got {text!r}, expected a number of seeds or a range as 10:14")])
+    if len(set(found)) < len(found):
+        raise ConfigError([Problem("--seeds", f"got {text!r}, one of them twice; name each seed once")])
     return [int(each) for each in found]
 
 
@@ -135,11 +144,14 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
     """The numbers that ``5``, ``5,10`` or ``5:80:5`` stand for; a range has its end in it."""
     try:
         if ":" not in text:
-            return tuple(float(each) for each in text.split(","))
-        first, last, step = ([float(each) for each in text.split(":")] + [1.0])[:3]
-        number = (last - first) / step
-        if step > 0 and 0 <= number < MAX_STEPS and text.count(":") <= 2:
-            return tuple(round(first + n * step, 9) for n in range(int(number + 1e-9) + 1))
+            found = tuple(float(each) for each in text.split(","))
+            if all(map(math.isfinite, found)):
+                return found
+        else:
+            first, last, step = ([float(each) for each in text.split(":")] + [1.0])[:3]
+            number = (last - first) / step
+            if step > 0 and 0 <= number < MAX_STEPS and text.count(":") <= 2:
+                return tuple(round(first + n * step, 9) for n in range(int(number + 1e-9) + 1))
     except (ValueError, ArithmeticError):
         pass
     expected = "a number of seeds or a range as 10:14" if option == "--seeds" else "numbers as 5 or 5,10 or 5:80:5"

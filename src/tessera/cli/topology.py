@@ -21,8 +21,6 @@ MAX_SEEDS: Final = 100
 
 def compare_topologies(
     names: Sequence[str],
-    policies: list[str] | None,
-    rates: str | None,
     seeds: str | None,
     num_jobs: int,
     format_: Format,
@@ -30,11 +28,8 @@ def compare_topologies(
     """Find and print the rates of the named topologies under the named workloads, of all where none is named.
 
     Raises:
-        ConfigError: a name is unknown, or an option does not belong here.
+        ConfigError: a name is unknown, or there are too many seeds.
     """
-    for option, given in (("--policy", policies), ("--rates", rates)):
-        if given:
-            raise ConfigError([Problem(option, "is not for topologies: each pool has its policy, and rates are found")])
     workloads, topologies = _chosen(names)
     trial = Trial(seeds=_seeds(seeds))
     pairs = [(workload, topology) for workload in workloads for topology in topologies]

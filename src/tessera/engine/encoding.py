@@ -50,7 +50,7 @@ class Encoding:
             if span.end > sequence.num_computed:
                 break
             self.cache.release(span.item.identifier, sequence)
-            sequence.held_items.discard(span.item.identifier)
+            sequence.held_items.pop(span.item.identifier, None)
             sequence.next_span += 1
 
     def release_all(self, sequence: Sequence) -> None:
@@ -71,7 +71,7 @@ class Encoding:
             if not is_fetched:
                 self._num_left -= item.num_embeds
                 self.items.append(item)
-        sequence.held_items.add(item.identifier)
+        sequence.held_items[item.identifier] = None
         return True
 
     def _is_lost(self, sequence: Sequence, item: MediaSegment) -> bool:

@@ -60,8 +60,9 @@ class Sequence:
         self.holding = Holding((request.request_id, choice), chain)
         self.next_span = 0
         """The first span that is not wholly computed."""
-        self.held_items: set[str] = set()
-        """Items that the encoder cache keeps for it."""
+        self.held_items: dict[str, None] = {}
+        """Items that the encoder cache keeps for it, in the order in which it was asked for them: what is let go of
+        first is evicted first, and no hash of a name may decide that."""
         self.num_cached: int | None = None
         """Prompt tokens that the KV cache had at its first admission; nothing before."""
         self.num_pulled = 0

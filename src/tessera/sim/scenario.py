@@ -1,5 +1,6 @@
 """What is simulated? A scenario file: the fleet, what is asked at which rates, and under which policies."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -19,8 +20,14 @@ FOLDER: Final = Path(__file__).parent / "scenarios"
 """The scenarios that are shipped."""
 MAX_REQUESTS: Final = 2_000_000
 """Requests of one run; each takes about 200 bytes until the run is over."""
+MAX_RATE: Final = 10_000
+"""Requests a second."""
+MAX_SERVERS: Final = 1000
+"""Of one fleet."""
+MIN_RECORDED_S: Final = 1e-6
+"""A trace that takes less has no rhythm that could be stretched."""
 
-Rate = Annotated[float, Range(gt=0, le=10_000)]
+Rate = Annotated[float, Range(gt=0, le=MAX_RATE)]
 Seconds = Annotated[float, Range(gt=0, le=1_000_000)]
 
 
@@ -85,7 +92,7 @@ class ServerPool:
 
     role: Literal["all", "encode", "prefill", "decode", "prefill-decode"]
     """Their label ``llm-d.ai/role``; ``all`` has none. One that encodes has one GPU and no language model."""
-    num: Annotated[int, Range(ge=1, le=1000)]
+    num: Annotated[int, Range(ge=1, le=MAX_SERVERS)]
 
 
 @block
@@ -116,7 +123,7 @@ class Document:
     workload: dict[str, Any]
     """``type`` and that type's parameters."""
     load: Load
-    endpoints: Annotated[int, Range(ge=1, le=1000)] = 8
+    endpoints: Annotated[int, Range(ge=1, le=MAX_SERVERS)] = 8
     """Servers of the fleet."""
     servers: tuple[ServerPool, ...] = ()
     """Servers that divide the stages, instead of ``endpoints``; before those that answer stands a sidecar."""
@@ -159,9 +166,15 @@ class Scenario:
         return replace(self, document=replace(self.document, load=load))
 
     def with_policies(self, configs: list[str]) -> "Scenario":
-        """The same under these policies: titles of its own ones, names of shipped ones, or paths seen from here."""
+        """The same under these policies: titles of its own ones, names of shipped ones, or paths seen from here.
+
+        Raises:
+            ConfigError: one is no policy, or two have one title.
+        """
         own = {policy.title: policy for policy in self.policies}
         chosen = tuple(own.get(config) or _here(config) for config in configs)
+        if problems := _problems_of_policies(chosen, self.folder):
+            raise ConfigError(problems)
         return replace(self, policies=chosen)
 
 
@@ -193,27 +206,52 @@ def parse_scenario(text: str, name: str, folder: Path) -> Scenario:
     made, problems = decode(Document, data, "")
     if made is None:
         raise ConfigError(problems)
-    if made.profile not in PROFILES:
-        near = nearest(made.profile, list(PROFILES)) or f"; there are {', '.join(PROFILES)}"
-        problems.append(Problem("profile", f"unknown profile {seen(made.profile)}{near}"))
+    problems += _problems_of_fleet(made, is_number_given="endpoints" in data)
     problems += _problems_of_load(made.load)
-    if made.servers and all(role is Role.ENCODE or role is Role.PREFILL for role in made.roles):
-        problems.append(Problem("servers", "nobody answers; add servers of role decode, prefill-decode or all"))
-    if made.servers and "endpoints" in data:
-        problems.append(Problem("endpoints", "given together with servers, which says how many there are; leave one"))
     policies = tuple(each if isinstance(each, Policy) else named(each) for each in made.policies or shipped_policies())
     problems += _problems_of_policies(policies, folder)
+    problems += _problems_of_published(made.published, policies)
     if problems:
         raise ConfigError(problems)
     workload = decode_workload(located(made.workload, folder), "workload")
-    if made.load.spacing == "recorded" and not sum(workload.gaps()):
+    if made.load.spacing == "recorded" and sum(workload.gaps()) < MIN_RECORDED_S:
         raise ConfigError([Problem("load.spacing", f"got 'recorded', but workload {workload.type!r} has no times")])
     return Scenario(name, made, PROFILES[made.profile], workload, policies, folder)
+
+
+def _problems_of_fleet(made: Document, *, is_number_given: bool) -> Iterator[Problem]:
+    profile = PROFILES.get(made.profile)
+    if profile is None:
+        near = nearest(made.profile, list(PROFILES)) or f"; there are {', '.join(PROFILES)}"
+        yield Problem("profile", f"unknown profile {seen(made.profile)}{near}")
+    elif profile.role is Role.ENCODE:
+        others = ", ".join(name for name, each in PROFILES.items() if each.role is not Role.ENCODE)
+        yield Problem("profile", f"{made.profile} only encodes and never answers; take one of {others}")
+    num_servers = sum(pool.num for pool in made.servers)
+    if num_servers > MAX_SERVERS:
+        yield Problem("servers", f"{num_servers:,} in all, at most {MAX_SERVERS:,} are simulated")
+    elif made.servers and all(role is Role.ENCODE or role is Role.PREFILL for role in made.roles):
+        yield Problem("servers", "nobody answers; add servers of role decode, prefill-decode or all")
+    if made.servers and is_number_given:
+        yield Problem("endpoints", "given together with servers, which says how many there are; leave one")
+
+
+def _problems_of_published(columns: tuple[Published, ...], policies: tuple[Policy, ...]) -> Iterator[Problem]:
+    titles = [policy.title for policy in policies]
+    for index, column in enumerate(columns):
+        if column.policy not in titles:
+            what = f"{column.policy!r} is none of the scenario's policies, {', '.join(titles)}"
+            yield Problem(f"published[{index}].policy", what)
 
 
 def _problems_of_load(load: Load) -> list[Problem]:
     if not load.rates:
         return [Problem("load.rates", "got none, expected at least one rate")]
+    for rate in load.rates:
+        if not 0 < rate <= MAX_RATE:
+            return [Problem("load.rates", f"got {rate:g}, expected requests/s above 0, at most {MAX_RATE:,}")]
+        if load.rates.count(rate) > 1:
+            return [Problem("load.rates", f"{rate:g} stands twice; name each rate once")]
     most = max(sum(stage.num_requests for stage in run) for run in load.runs())
     if most > MAX_REQUESTS:
         return [Problem("load", f"a run of {most:,} requests, at most {MAX_REQUESTS:,} are simulated")]

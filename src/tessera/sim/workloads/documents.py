@@ -6,10 +6,11 @@ from random import Random
 from typing import Annotated
 
 from tessera.core.plugin import Range
-from tessera.sim.content import Ask, Image, Message, Text
+from tessera.sim.content import MAX_SIDE, Ask, Image, Message, Text
 from tessera.sim.workload import Workload, WorkloadType, workload
 
 Count = Annotated[int, Range(ge=1, le=1_000_000)]
+Side = Annotated[int, Range(ge=1, le=MAX_SIDE)]
 
 
 @workload("documents")
@@ -18,9 +19,9 @@ class Documents(WorkloadType):
 
     num_pages: Annotated[int, Range(ge=0, le=64)] = 8
     """Pictures of each request, all new."""
-    width: Count = 1920
+    width: Side = 1920
     """Pixels."""
-    height: Count = 1080
+    height: Side = 1080
     """Pixels."""
     system_tokens: Count = 300
     """Text of the system prompt, the same for all."""

@@ -14,7 +14,7 @@ from tessera.sim.workload import Workload, WorkloadType, block, decode_workload,
 class Part:
     """A kind of request and how many of them there are."""
 
-    share: Annotated[float, Range(gt=0)]
+    share: Annotated[float, Range(gt=0, le=1_000_000)]
     """Weight among the parts."""
     workload: dict[str, Any]
     """``type`` and that type's parameters."""

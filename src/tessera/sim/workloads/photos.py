@@ -6,10 +6,11 @@ from random import Random
 from typing import Annotated, Literal
 
 from tessera.core.plugin import Range
-from tessera.sim.content import Ask, Image, Message, Text
+from tessera.sim.content import MAX_SIDE, Ask, Image, Message, Text
 from tessera.sim.workload import Workload, WorkloadType, Zipf, workload
 
 Count = Annotated[int, Range(ge=1, le=1_000_000)]
+Side = Annotated[int, Range(ge=1, le=MAX_SIDE)]
 
 
 @workload("photos")
@@ -25,9 +26,9 @@ class Photos(WorkloadType):
     """Photos that there are."""
     zipf: Annotated[float, Range(ge=0)] = 0.8
     """Exponent of their popularity."""
-    width: Count = 1920
+    width: Side = 1920
     """Pixels."""
-    height: Count = 1080
+    height: Side = 1080
     """Pixels."""
     system_tokens: Count = 64
     """Text of the system prompt, the same for all."""

@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from itertools import count
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from tessera.core.plugin import Range
-from tessera.sim.content import Ask, Image, Text, user
+from tessera.sim.content import MAX_SIDE, Ask, Image, Text, user
 from tessera.sim.workload import Workload, WorkloadType, Zipf, workload
 
+MAX_PROMPTS: Final = 1_000_000
+"""Of all groups; and pictures of all groups. They are made before the first is sent."""
+
 Count = Annotated[int, Range(ge=1, le=1_000_000)]
+Side = Annotated[int, Range(ge=1, le=MAX_SIDE)]
 
 
 @workload("shared-prefix")
@@ -28,9 +32,9 @@ class SharedPrefix(WorkloadType):
     """Questions to one group's pictures."""
     num_images: Annotated[int, Range(ge=0, le=64)] = 3
     """Pictures of each group."""
-    width: Count = 1280
+    width: Side = 1280
     """Pixels."""
-    height: Count = 720
+    height: Side = 720
     """Pixels."""
     prefix_tokens: Count = 111
     """Text of each group; the role before the pictures adds one."""
@@ -45,6 +49,9 @@ class SharedPrefix(WorkloadType):
     """Draw each prompt's group by this exponent instead of by the shuffled list; only with ``new`` questions."""
 
     def __post_init__(self) -> None:
+        for what, number in (("prompts", self.num_prompts_per_group), ("pictures", self.num_images)):
+            if self.num_groups * number > MAX_PROMPTS:
+                raise ValueError(f"{self.num_groups:,} groups of {number:,} {what}, at most {MAX_PROMPTS:,} in all")
         if self.zipf is not None and self.questions == "repeated":
             raise ValueError("zipf needs questions: new")
 

@@ -7,11 +7,11 @@ from random import Random
 from typing import Annotated, Literal
 
 from tessera.core.plugin import Range
-from tessera.sim.content import Ask, Image, Message, Text
+from tessera.sim.content import MAX_SIDE, Ask, Image, Message, Text
 from tessera.sim.workload import Workload, WorkloadType, workload
 
 Count = Annotated[int, Range(ge=1, le=1_000_000)]
-Side = Annotated[int, Range(ge=16, le=16_384)]
+Side = Annotated[int, Range(ge=16, le=MAX_SIDE)]
 
 
 @workload("heavy-tail")

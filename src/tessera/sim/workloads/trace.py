@@ -14,6 +14,8 @@ from tessera.sim.workload import Workload, WorkloadType, block, workload
 
 MAX_LINES: Final = 1_000_000
 MAX_LINE_CHARS: Final = 1 << 20
+MAX_AT_S: Final = 1_000_000_000
+"""Thirty years: a file of Unix times is meant to begin at 0."""
 
 Tokens = Annotated[int, Range(ge=1, le=10_000_000)]
 Side = Annotated[int, Range(ge=1, le=MAX_SIDE)]
@@ -50,7 +52,7 @@ class TraceMessage:
 class TraceLine:
     """One request."""
 
-    at: Annotated[float, Range(ge=0)]
+    at: Annotated[float, Range(ge=0, le=MAX_AT_S)]
     """Seconds since the trace's start, never falling."""
     output_tokens: Tokens
     messages: tuple[TraceMessage, ...]
