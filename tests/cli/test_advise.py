@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "workloads"
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["advise", *map(str, arguments)], env={"COLUMNS": "160"})
+    return CliRunner().invoke(app, ["advise", *map(str, arguments)], env={"COLUMNS": "80"})
 
 
 @pytest.fixture(name="workload")
@@ -92,6 +92,7 @@ def test_a_log_is_measured_and_what_was_measured_is_said(tmp_path: Path, monkeyp
         "a model, not a measurement",
     ):
         assert words in result.stdout
+    assert "…" not in result.stdout, "nothing is cut in 80 columns"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def test_neither_hashes_of_names_nor_processes_change_a_byte(tmp_path):
     path = tmp_path / "busy.yaml"
     path.write_text(
         "{description: d, endpoints: 2, workload: {type: photos, num_photos: 4, catalogue: 40}, "
-        "load: {mode: points, rates: [6, 8], duration_s: 10}, policies: [tessera-multimodal, llm-d-multimodal], seeds: 1}"
+        "load: {mode: points, rates: [6, 8], duration_s: 10}, seeds: 1, "
+        "policies: [tessera-multimodal, llm-d-multimodal]}"
     )
     command = [sys.executable, "-m", "tessera", "simulate", str(path), "--format", "json"]
     told = [

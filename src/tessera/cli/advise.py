@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -177,7 +178,9 @@ def _print(advice: Advice) -> None:
 def _print_ranking(advice: Advice) -> None:
     question = advice.question
     title = f"{question.num_gpus} GPUs, {question.base.name}; mean of seeds {words.seeds_of(question)}"
-    table = Table("topology", "servers x GPUs", "max req/s", "by seed", "gain", "TPOT there", title=title)
+    table = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
+    for heading in ("topology", "servers x\nGPUs", "max\nreq/s", "by seed", "gain", "TPOT\nthere"):
+        table.add_column(heading)
     for column in table.columns[2:]:
         column.justify = "right"
     for column in table.columns:
@@ -208,11 +211,13 @@ def _against(result: Result, advice: Advice) -> str:
 
 def _split(result: Result) -> str:
     rows = servers_of(result.candidate.topology)
-    return " + ".join(f"{row['servers']} x {row['gpus_each']}" for row in rows)
+    return " + ".join(f"{row['servers']}x{row['gpus_each']}" for row in rows)
 
 
 def _print_sizes(advice: Advice) -> None:
-    table = Table("pictures", "encode/prefill", "aggregated", "flag *", "encoders apart", "", title="max req/s by size")
+    table = Table(title="max req/s by size", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for heading in ("pictures", "encode/prefill", "aggregated", "flag *", "encoders apart", ""):
+        table.add_column(heading)
     for point in advice.points:
         size = point.variant.label
         split = point.split
