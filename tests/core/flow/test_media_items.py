@@ -194,6 +194,41 @@ def test_no_part_without_its_tensor_hides_behind_what_is_not_quite_json(value, p
         media_items("chat", Document(b'{"messages":[%s]%s}' % (message, beside["body"])))
 
 
+BARE = b'{"type":"image_embeds","image_embeds":{"image_grid_thw":[1,44,80]},"uuid":"u"}'
+BODY = b'{"messages":[{"role":"user","content":[%s]}]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages":[{"role":"user","\\ud800":1,"content":[%s]}]}' % BARE,
+        b'{"messages":[{"role":"user","content":[%s]}],"\\udc00":1}' % BARE,
+        BODY % BARE.replace(b'"u"', b'"\\ud800"'),
+        BODY % BARE.replace(b'"u"', b'"\xed\xa0\x80"'),
+        (BODY % BARE).decode().encode("utf-16"),
+        (BODY % BARE).decode().encode("utf-8-sig"),
+        BODY % BARE.replace(b"[1,44,80]", b'"AAAA"'),
+        BODY % BARE.replace(b"]}", b'],"other":"AAAA"}'),
+    ],
+)
+def test_what_would_end_the_engine_is_found_in_whatever_the_engine_can_read(body):
+    assert json.loads(body), "the engine reads it"
+    with pytest.raises(RequestError, match="holds no tensor"):
+        media_items("chat", Document(body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries"),
+    [
+        ("image_embeds", {"image_embeds": "AAAA", "image_grid_thw": "AAAA"}),
+        ("video_embeds", {"video_embeds": "AAAA", "video_grid_thw": [1, 2, 2], "timestamps": [0.5]}),
+        ("audio_embeds", {"input_audio_features": "AAAA", "audio_feature_lengths": [3]}),
+    ],
+)
+def test_a_tensor_with_what_it_is_like_is_no_harm(kind, entries):
+    assert parts("chat", chat({"type": kind, kind: entries})) == [None]
+
+
 def test_a_body_nested_deeper_than_is_read_is_refused():
     # An engine with a higher limit would read what we have not seen.
     with pytest.raises(RequestError, match="nested too deeply"):

@@ -24,6 +24,8 @@ MAX_ITEMS: Final = 1024
 MAX_NESTING: Final = 4
 """Blocks within blocks of Anthropic's messages."""
 
+_SOUND_FEATURES: Final = "input_audio_features"
+"""An encoder's output by another name. Source: Qwen2.5-Omni and Qwen3-Omni in vLLM 0.32."""
 _ENCODED_KINDS = frozenset({"image_url", "input_image", "video_url", "audio_url", "input_audio"})
 
 
@@ -151,8 +153,14 @@ def _parts(raws: Iterable[msgspec.Raw]) -> Iterator[_Found]:
 
 
 def _is_bare(media: DraftMedia, part: dict[str, Any]) -> bool:
-    """Whether the part says what a tensor is like but holds none, as ``{"image_grid_thw": [1, 44, 80]}`` does."""
-    return media.is_embeds and media.base64 is None and isinstance(part.get(f"{media.modality}_embeds"), dict)
+    """Whether the part says what a tensor is like but holds none, as ``{"image_grid_thw": [1, 44, 80]}`` does.
+
+    What it is like may be tensors too: only the names by which engines know an encoder's output count.
+    """
+    entries = part.get(f"{media.modality}_embeds") if media.is_embeds else None
+    if not isinstance(entries, dict):
+        return False
+    return not any(isinstance(entries.get(name), str) for name in (f"{media.modality}_embeds", _SOUND_FEATURES))
 
 
 def _of_blocks(content: Any, depth: int = 1) -> Iterator[_Found]:
