@@ -26,7 +26,7 @@ class NotedGateway(Gateway):
     def decide(self, request):
         server = super().decide(request)
         self.told.append((request.at, "decide", request))
-        self.chosen.append((request.request_id, server.endpoint.id))
+        self.chosen.append((request.request_id, server.endpoint.id if server else None))
         return server
 
     def first_token(self, request_id, at):
@@ -80,7 +80,7 @@ def test_it_does_in_many_more_examples(small, config, workload, rate, endpoints,
 
 
 def assert_same_decisions(small, *, config, workload, rate, endpoints, seed):
-    """What was chosen: (request, endpoint) in the order of decisions."""
+    """What was chosen: (request, endpoint) in the order of decisions; no endpoint where the fleet was full."""
     policies = f"[{{config: {config}, first_token: body}}]"
     scenario = small(endpoints=endpoints, rates=f"[{rate}]", policies=policies, workload=workload)
     (run,) = runs_of(scenario, [seed])
@@ -117,7 +117,10 @@ async def told_live(run, everything):
                 service.observe(told)
             case "decide":
                 decision = service.decide(told, now, shows_body=True)
-                chosen.append((told.request_id, decision.primary_stage.winner.id))
+                winner = None if decision.rejection else decision.primary_stage.winner.id
+                chosen.append((told.request_id, winner))
+                if decision.rejection:
+                    service.stream_ended(told.request_id, is_early=False, was_held=True)
             case "first":
                 service.response_began(told)
             case "end":
