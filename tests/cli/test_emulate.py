@@ -80,6 +80,13 @@ def test_a_picture_that_nobody_has_ends_the_process() -> None:
             ("--profile", "h200-tp1-qwen3-vl-32b-encoder", "--role", "decode"),
             r"--role: got 'decode', but h200-tp1-qwen3-vl-32b-encoder has no language model",
         ),
+        (("--speed", "inf"), "should be less than or equal to 1000000"),
+        (("--speed", "nan"), "should be less than or equal to 1000000"),
+        (("--kv-lease-s", "inf"), "should be less than or equal to 1000000000"),
+        (("--embeddings-folder", __file__), "File exists; name a folder that encoders may write into"),
+        (("--hash-seed", "0"), "--hash-seed: is of KV events, which are not published; add --kv-events-port"),
+        (("--kv-replay-port", "0"), "--kv-replay-port: is of KV events"),
+        (("--prefix-caching-hash-algo", "sha256"), "--prefix-caching-hash-algo: is of KV events"),
     ],
 )
 def test_what_cannot_be_emulated_is_said_before_it_starts(options: tuple[str, ...], problem: str) -> None:

@@ -12,8 +12,9 @@ from tessera.core.rendering.prompt import PromptRenderer
 from tessera.engine.profiles import PROFILES, EngineProfile
 from tessera.engine.roles import Role
 
-SLOWEST = 1e-6
-"""The least speed."""
+SLOWEST, FASTEST = 0.001, 1_000_000.0
+"""The least speed and the most."""
+LONGEST_LEASE_S = 1_000_000_000.0
 DEFAULT_PROFILE = "h200-tp2-qwen3-vl-32b"
 
 
@@ -75,11 +76,11 @@ class EmulatorSettings:
             object.__setattr__(self, "max_model_len", longest)
         ranges: dict[str, tuple[float, float]] = {
             "port": (0, 65_535),
-            "speed": (SLOWEST, math.inf),
+            "speed": (SLOWEST, FASTEST),
             "max_model_len": (1, longest),
             "max_images": (0, math.inf),
             "num_answer_tokens": (1, math.inf),
-            "kv_lease_s": (0.001, math.inf),
+            "kv_lease_s": (0.001, LONGEST_LEASE_S),
         }
         found = {name: getattr(self, name) for name in ranges}
         problems = [
