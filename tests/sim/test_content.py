@@ -1,5 +1,6 @@
 import io
 import json
+import re
 
 from PIL import Image as Pillow
 
@@ -16,6 +17,8 @@ def test_a_picture_is_a_png_of_its_size_and_one_colour():
 def test_keys_tell_pictures_apart_and_nothing_else_does():
     assert png_of(Image("a", 64, 36)) == png_of(Image("a", 64, 36))
     assert len({png_of(Image(f"{n}", 64, 36)) for n in range(500)}) == 500
+    colourless = {re.sub(rb"PLTE.{7}", b"", png_of(Image(name, 64, 36)), flags=re.S) for name in ("\u732b", "\u72ac")}
+    assert len(colourless) == 2, "names tell pictures apart, not their colours alone"
 
 
 def test_a_body_is_small_though_its_picture_is_large():

@@ -86,7 +86,7 @@ def png_of(image: Image) -> bytes:
     chunks = (
         _chunk(b"IHDR", head),
         _chunk(b"PLTE", colour),
-        _chunk(b"tEXt", b"Title\0" + image.key.encode("latin-1", "replace")),
+        _chunk(b"tEXt", b"Title\0" + image.key.encode("ascii", "backslashreplace")),
         _pixels(image.width, image.height),
         _chunk(b"IEND", b""),
     )

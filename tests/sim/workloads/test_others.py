@@ -135,6 +135,13 @@ def test_a_trace_is_asked_in_its_order_and_again(tmp_path):
         ([LINES[1], LINES[0]], "line 2: at is 0.5, before that of the line above"),
         ([LINES[0] | {"more": 1}], "line 1"),
         ([LINES[0] | {"output_tokens": 0}], "expected at least 1"),
+        (
+            [
+                LINES[1],
+                LINES[1] | {"messages": [{"role": "user", "parts": [{"image": "p", "width": 64, "height": 37}]}]},
+            ],
+            "line 2: picture 'p' is 64x37 and was 64x36 before; give each picture a name of its own",
+        ),
         ([LINES[0] | {"at": 1e308}], "expected at most 1000000000"),
         ([LINES[0] | {"messages": [{"role": "user", "parts": [{}]}]}], "a part is either"),
         ([LINES[0] | {"messages": []}], "line 1 asks nothing"),

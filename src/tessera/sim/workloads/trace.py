@@ -97,6 +97,7 @@ def _read(path: str) -> tuple[tuple[Ask, ...], tuple[float, ...]]:
     """The requests of a trace, and the gaps before them; raises ValueError for what is none."""
     asks: list[Ask] = []
     times = [0.0]
+    sizes: dict[str, tuple[int, int]] = {}
     try:
         with Path(path).open(encoding="utf-8") as file:
             for number, text in enumerate(
@@ -107,6 +108,7 @@ def _read(path: str) -> tuple[tuple[Ask, ...], tuple[float, ...]]:
                 at, ask = ask_of(number, parsed(number, text))
                 if at < times[-1]:
                     raise ValueError(f"line {number}: at is {at:g}, before that of the line above")
+                _check_sizes(number, ask, sizes)
                 times.append(at)
                 asks.append(ask)
     except (OSError, UnicodeDecodeError) as error:
@@ -114,6 +116,17 @@ def _read(path: str) -> tuple[tuple[Ask, ...], tuple[float, ...]]:
     if not asks:
         raise ValueError(f"{path} holds no request")
     return tuple(asks), tuple(later - sooner for sooner, later in pairwise(times))
+
+
+def _check_sizes(number: int, ask: Ask, sizes: dict[str, tuple[int, int]]) -> None:
+    """A name stands for one picture, so that engine and router take the same for the same."""
+    for part in (part for message in ask.messages for part in message.parts):
+        if isinstance(part, Image):
+            size = part.width, part.height
+            known = sizes.setdefault(part.key, size)
+            if known != size:
+                what = f"picture {part.key!r} is {size[0]}x{size[1]} and was {known[0]}x{known[1]} before"
+                raise ValueError(f"line {number}: {what}; give each picture a name of its own")
 
 
 def parsed(number: int, text: str) -> Any:
