@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -195,6 +197,30 @@ def test_workers_end_with_a_command_that_is_killed(tmp_path):
         # Readable once the process has ended.
         assert select.select([handle], [], [], 30)[0] == [handle]
         os.close(handle)
+
+
+def test_a_command_that_is_interrupted_ends_at_once_and_says_nothing_of_its_workers(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(SCENARIO.replace("duration_s: 5", "duration_s: 50000"))
+    command = [sys.executable, "-m", "tessera", "simulate", str(path), "--jobs", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not all(map(ignores_interrupts, started := workers_of(process.pid))) or len(started) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)
+            _, told = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in told
+
+
+def ignores_interrupts(pid: int) -> bool:
+    """Whether a worker is set up."""
+    (line,) = re.findall(r"SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(line, 16) >> (signal.SIGINT - 1) & 1)
 
 
 def workers_of(pid: int) -> list[int]:

@@ -1,14 +1,13 @@
 """Up to which rate does a topology keep its promises? Doubled until it breaks them, then halved in between."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tessera.sim.figures import Figures
-from tessera.sim.run import begin_worker
 from tessera.sim.topology import TOPOLOGIES, WORKLOADS, Trial, idle_ttft_s, try_rate
+from tessera.sim.workers import workers
 
 FIRST_RATE: Final = 0.5
 """Requests a second that are tried first."""
@@ -107,8 +106,7 @@ def find_cells(pairs: Sequence[tuple[str, str]], trial: Trial, num_jobs: int) ->
         for workload, topology in pairs:
             yield find_cell(workload, topology, trial)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=begin_worker) as pool:
+    with workers(num_jobs) as pool:
         pending = [pool.submit(find_cell, workload, topology, trial) for workload, topology in pairs]
         for done in as_completed(pending):
             yield done.result()

@@ -1,11 +1,7 @@
 """How is a scenario run? One run is a fleet, a policy and a seed; runs share nothing and go in parallel."""
 
-import gc
-import multiprocessing
-import os
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from random import Random
 
@@ -30,6 +26,7 @@ from tessera.sim.prompts import Prompts
 from tessera.sim.scenario import Scenario
 from tessera.sim.servers import Server, endpoints_of
 from tessera.sim.sidecar import Sidecars
+from tessera.sim.workers import workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +68,10 @@ def perform(runs: Sequence[Run], num_jobs: int) -> Iterator[tuple[Run, list[Row]
         return
     # Long runs first, so that no core is left alone with one at the end.
     ordered = sorted(runs, key=lambda run: -run.num_requests)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=begin_worker) as pool:
+    with workers(num_jobs) as pool:
         pending = {pool.submit(simulate, run): run for run in ordered}
         for done in as_completed(pending):
             yield pending[done], done.result()
-
-
-def begin_worker() -> None:
-    """Set a worker process up: it ends with its parent, however that ends, and its collector looks seldom."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # As in ``tessera serve``: almost all of a run lives until its end.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker has a parent"
-    parent.join()
-    os._exit(1)
 
 
 def simulate(run: Run) -> list[Row]:

@@ -1,8 +1,7 @@
 """What should a workload be served with? Everything that is simulated for an answer, in its order."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,8 +13,8 @@ from tessera.sim.advice.demand import Demand, demand_of
 from tessera.sim.advice.ranking import Ranking, Result, rank
 from tessera.sim.advice.search import Edge, Objectives, Search, Trial, Tried, find_edge, try_rate
 from tessera.sim.max_rate import MAX_TPOT_S, ttft_limit_s
-from tessera.sim.run import begin_worker
 from tessera.sim.topology import idle_ttft_s
+from tessera.sim.workers import workers
 
 SEEDS: Final = (0, 1, 2)
 """Of pictures, texts and gaps, the same for every topology."""
@@ -195,8 +194,7 @@ def _edges(searches: Sequence[Search], num_jobs: int) -> Iterator[tuple[int, Edg
         for place, search in enumerate(searches):
             yield place, find_edge(search)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context, initializer=begin_worker) as pool:
+    with workers(num_jobs) as pool:
         pending = {pool.submit(find_edge, search): place for place, search in enumerate(searches)}
         for done in as_completed(pending):
             yield pending[done], done.result()
