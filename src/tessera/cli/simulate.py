@@ -196,9 +196,9 @@ _COLUMNS = {
 _HUNDREDTHS = "_fraction"
 """How figures end that are shown in per cent."""
 _MILLISECONDS = ("tpot_mean_s",)
-_LEGEND = """tok/s: of answers; good: requests/s with TTFT <= 1 s and TPOT <= 50 ms;
-fail: requests that failed at the client; KV, enc., proc.: hits of the three caches;
-most: share of all requests at the busiest endpoint"""
+_LEGEND = """rate: requests/s; tok/s: of answers; good: requests/s with TTFT <= 1 s and
+TPOT <= 50 ms; fail: requests that failed at the client; KV, enc., proc.: hits
+of the three caches; most: share of all requests at the busiest endpoint"""
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ def _print_report(report: dict[str, Any]) -> None:
     title = f"{report['scenario']}: {report['num_endpoints']} x {report['profile']} ({how}), seeds {_span(seeds)}"
     table = Table(title=title, caption="a model, not a measurement", box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("policy", overflow="fold")
-    for heading in ("req/s", *_COLUMNS):
+    for heading in ("rate", *_COLUMNS):
         table.add_column(heading, justify="right", no_wrap=True)
     last = None
     for row in report["means"]:

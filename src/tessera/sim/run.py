@@ -66,8 +66,10 @@ def perform(runs: Sequence[Run], num_jobs: int) -> Iterator[tuple[Run, list[Row]
         for run in runs:
             yield run, simulate(run)
         return
-    # Long runs first, so that no core is left alone with one at the end.
-    ordered = sorted(runs, key=lambda run: -run.num_requests)
+    # Long runs first, so that no core is left alone with one at the end: those with more requests, and of these those
+    # whose policies ask more plugins.
+    num_plugins = {run.policy: len(run.policy.load(run.scenario.folder).effective["plugins"]) for run in runs}
+    ordered = sorted(runs, key=lambda run: (-run.num_requests, -num_plugins[run.policy]))
     with workers(num_jobs) as pool:
         pending = {pool.submit(simulate, run): run for run in ordered}
         for done in as_completed(pending):
